@@ -1,0 +1,61 @@
+"""Every exception that optsched raises on purpose.
+
+OptschedError
+├── InputError          the user's file is wrong: one Fault per mistake, exit code 2
+├── UsageError          a command was asked for something that does not exist, exit code 2
+└── InternalError       optsched broke its own contract: a bug, exit code 1
+    ├── CheckFailed     a plan that the checker refuses
+    └── SolverFailed    the solver said INFEASIBLE or MODEL_INVALID where "change nothing" is always a plan
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+class OptschedError(Exception):
+    """Base of all errors raised on purpose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One mistake in a user's input: where it is, what is wrong and what is allowed."""
+
+    file: str
+    line: int | None
+    field: str
+    wrong: str
+    allowed: str
+
+    def __str__(self) -> str:
+        where = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{where}: {self.field}: {self.wrong}; allowed: {self.allowed}"
+
+
+class InputError(OptschedError):
+    """A file that cannot be used; `faults` lists every mistake found, in file order."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(str(fault) for fault in self.faults))
+
+
+class UsageError(OptschedError):
+    """A request for something that does not exist, such as an unknown job."""
+
+
+class InternalError(OptschedError):
+    """A bug in optsched itself."""
+
+
+class CheckFailed(InternalError):
+    """The independent checker refused a plan; `violations` says why."""
+
+    def __init__(self, violations: Iterable[str]) -> None:
+        self.violations = tuple(violations)
+        super().__init__("; ".join(self.violations))
+
+
+class SolverFailed(InternalError):
+    """The solver rejected a model that always has the no-change plan."""
