@@ -1,0 +1,257 @@
+"""One scheduling round as data: integers and arrays, nothing of files, clocks or solvers.
+
+Index letters used throughout `rounds` and `solve`:
+
+    n  node          0..N-1, in the snapshot's order
+    j  job           0..J-1: first every running job, then every queued job in queue order
+    t  team          0..T-1: the snapshot's teams, then one per grant to named jobs, then one for near deadlines
+    p  priority      0..P-1, largest priority first
+    y  GPU type      0..Y-1
+    l  level         0..L-1, widest first; "node" is L-1
+
+Amounts: GPUs are whole numbers; CPUs and memory are millionths (`*_u`); costs are whole GPU-seconds, rounded once, here.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optsched.topology.tree import Tree
+from optsched.values.job import Job
+from optsched.values.profile import Profile
+from optsched.values.snapshot import Snapshot
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+UNLIMITED = 1 << 50
+"""Stands for "no bound" in integer arrays; far above any real amount, far below overflow."""
+
+MICRO = 1_000_000
+"""Millionths per CPU and per GB."""
+
+Spread = tuple[tuple[int, int], ...]
+"""A placement inside a round: (node, GPUs) pairs, sorted by node."""
+
+
+class Cut(enum.Enum):
+    """How a gang's GPUs are cut over nodes."""
+
+    PER_NODE = "per_node"
+    """Exactly `unit` GPUs on each node used."""
+    PER_TASK = "per_task"
+    """Multiples of `unit` GPUs on a node."""
+    ONE_NODE = "one_node"
+    """All GPUs on one node."""
+    WHOLE_NODES = "whole_nodes"
+    """All healthy GPUs of each node used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """Arrays over nodes, shape (N,): what each has and what is free of it.
+
+    `taking` marks nodes that take new work. `free` is never negative, also where more is booked than a node has.
+    """
+
+    capacity: Ints
+    free: Ints
+    taking: Flags
+    gpu_type: Ints
+    cpus_u: Ints
+    cpus_free_u: Ints
+    memory_u: Ints
+    memory_free_u: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Whole GPU-seconds: what it costs to stop the job, and to move or resize it; seconds until its GPUs are free."""
+
+    stop: int
+    move: int
+    drain_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoundJob:
+    """One job of the round.
+
+    `team` is its real team, `line_team` the team in whose line its GPUs are counted (differs for grants and near deadlines).
+    `sizes` are the GPU counts that it may have, ascending; `slices` pairs of (GPUs, level), outermost first. `nodes` flags the
+    nodes that it may be put on, shape (N,), shared by all jobs that may use the same ones. `type_speed` is its relative speed
+    by GPU type (0 where not allowed), `span_speed` by level, then for the whole cluster, shape (L+1,). `movable`, `stoppable`
+    and `resizable` are its own properties; who has a right over it is another question. `due` marks a deadline that must be met now.
+    `weight_milli` is w of the weighted mode in thousandths, by tier (deadline, guaranteed, fair, opportunistic).
+    """
+
+    job: Job
+    index: int
+    running: bool
+    team: int
+    line_team: int
+    priority: int
+    cut: Cut
+    unit: int
+    sizes: tuple[int, ...]
+    size_now: int
+    spread_now: Spread
+    nodes: Flags
+    type_speed: tuple[float, ...]
+    span_speed: tuple[float, ...]
+    required: int | None
+    preferred: int | None
+    preferred_fewest: int
+    slices: tuple[tuple[int, int], ...]
+    cpus_per_gpu_u: int
+    memory_per_gpu_u: int
+    stoppable: bool
+    movable: bool
+    resizable: bool
+    costs: Costs
+    pays_gpu_s: int
+    emergency: bool
+    due: bool
+    may_break_quota: bool
+    can_ever_run: bool
+    weight_milli: tuple[int, int, int, int]
+    age_rank: int
+
+    @property
+    def minimum(self) -> int:
+        """The smallest size at which it may run."""
+        return self.sizes[0]
+
+    @property
+    def maximum(self) -> int:
+        """The largest size at which it may run."""
+        return self.sizes[-1]
+
+    @property
+    def elastic(self) -> bool:
+        """Whether it may run at more than one size."""
+        return len(self.sizes) > 1
+
+
+class What(enum.Enum):
+    """A resource that a line or a ceiling counts."""
+
+    GPUS = "gpus"
+    CPUS = "cpus"
+    MEMORY = "memory_gb"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One resource that a quota, an entitlement or a limit names: GPUs of one type (None: of any), or millionths."""
+
+    what: What
+    gpu_type: int | None
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Quota and entitlement of every team.
+
+    For the tiers: `quota_any` (T,) guaranteed GPUs of any type, 0 where the quota counts by type; `quota_by_type` (T, Y)
+    guaranteed GPUs of each type where it does (`typed` (T,) says which); `fair_by_type` (T, Y) GPUs of each type above the quota
+    and inside the entitlement. For the rights: `quota[t]` and `entitlement[t]` name every resource that counts.
+    """
+
+    typed: Flags
+    quota_any: Ints
+    quota_by_type: Ints
+    fair_by_type: Ints
+    quota: tuple[tuple[Item, ...], ...]
+    entitlement: tuple[tuple[Item, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """A hard bound on what `jobs` hold in all of one resource.
+
+    `kind` is "limit", "user_limit", "quota" (of non-preemptible work) or "deadline_gpus"; `target` the team or user it belongs
+    to. A ceiling that is exceeded already asks nobody to stop: it only keeps its jobs from starting and growing.
+    """
+
+    kind: str
+    target: str
+    item: Item
+    jobs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """GPUs kept for a reservation: {node: GPUs}, binding `binds` unless the job `unless` starts in this round.
+
+    `until_s` is how long from now the GPUs stay idle if nobody may use them, at most the horizon.
+    """
+
+    name: str
+    unless: int | None
+    gpus: Mapping[int, int]
+    binds: frozenset[int]
+    until_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class DomainHold:
+    """A grant: `gpus` inside `nodes` are kept for `grantees`, so that the jobs in `binds` must leave that much."""
+
+    name: str
+    nodes: tuple[int, ...]
+    gpus: int
+    grantees: frozenset[int]
+    binds: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Takeable:
+    """Which of a running job's GPUs other teams may claim, by part: (its minimum, what is above it)."""
+
+    above_quota: tuple[bool, bool]
+    above_entitlement: tuple[bool, bool]
+    inside_quota: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Everything that a solver, the checker and the score need of one round."""
+
+    snapshot: Snapshot
+    profile: Profile
+    tree: Tree
+    gpu_types: tuple[str, ...]
+    priorities: tuple[int, ...]
+    priority_names: tuple[str, ...]
+    team_names: tuple[str, ...]
+    real_teams: int
+    deadline_team: int
+    nodes: Nodes
+    jobs: tuple[RoundJob, ...]
+    first_queued: int
+    lines: Lines
+    takeable: tuple[Takeable, ...]
+    ceilings: tuple[Ceiling, ...]
+    holds: tuple[Hold, ...]
+    domain_holds: tuple[DomainHold, ...]
+    domain_price: tuple[int, ...]
+    horizon_s: int
+    healthy_gpus: int
+    max_stopped_gpus: int
+
+    @property
+    def running(self) -> tuple[RoundJob, ...]:
+        """The running jobs."""
+        return self.jobs[: self.first_queued]
+
+    @property
+    def queued(self) -> tuple[RoundJob, ...]:
+        """The queued jobs, in queue order."""
+        return self.jobs[self.first_queued :]
