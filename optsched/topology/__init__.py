@@ -8,5 +8,6 @@ quality   how well a set of GPUs of one node is linked
 links     which GPUs of a node to take
 ranks     the order of a gang's tasks, and the slices that they form
 graph     the same topology as a networkx graph, down to the GPU
-validate  what a cluster looks like, and what looks wrong in it
+validate  what a cluster looks like
+findings  what looks wrong in it
 """

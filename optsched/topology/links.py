@@ -1,13 +1,13 @@
 """Which GPUs of a node to take.
 
-The best set has, in this order: the fastest slowest pair, the highest total bandwidth, the highest total bandwidth among
-the free GPUs that it leaves, the smallest indices. Up to 16 free GPUs (and wherever there are no more than `MAX_SETS` sets to
-compare) the answer is exact, by enumeration, and cached. Beyond that sets are grown greedily: from each free GPU in turn,
-always by the one that keeps the slowest pair fastest, then adds most bandwidth, then has the smallest index; the best of the
-sets so grown is taken.
+The best set has, in this order: the fastest slowest pair, the highest total bandwidth, the highest total bandwidth
+among the free GPUs that it leaves, the smallest indices. Up to 16 free GPUs (and wherever there are no more than
+`MAX_SETS` sets to compare) the answer is exact, by enumeration, and cached. Beyond that sets are grown greedily: from
+each free GPU in turn, always by the one that keeps the slowest pair fastest, then adds most bandwidth, then has the
+smallest index; the best of the sets so grown is taken.
 
-Where nothing is known about a node's links, neighbours in number are taken to be neighbours in the box: the indices are
-halved again and again, and the GPUs come from the fullest half that they fit into.
+Where nothing is known about a node's links, neighbours in number are taken to be neighbours in the box: the indices
+are halved again and again, and the GPUs come from the fullest half that they fit into.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ def choose_gpus(fabric: Fabric | None, free: Sequence[int], count: int) -> Gpus:
 def choose_common_gpus(nodes: Sequence[tuple[Fabric | None, Sequence[int]]], count: int) -> Gpus | None:
     """Return the best set of GPU indices that is free on all of these nodes, None if there is none.
 
-    On a rail-optimised network GPUs of one index share a leaf switch, so a gang that takes a part of each of its nodes takes
-    the same part. A set is as good as its slowest pair on any of the nodes, then as the totals over all nodes.
+    On a rail-optimised network GPUs of one index share a leaf switch, so a gang that takes a part of each of its
+    nodes takes the same part. A set is as good as its slowest pair on any of the nodes, then as the totals over all
+    nodes.
     """
     if count < 0:
         raise ValueError(f"cannot choose {count} GPUs")
@@ -86,7 +87,10 @@ def _fullest_half(free: Gpus, low: int, high: int, count: int) -> Gpus:
     if count in (0, len(free)):
         return free[:count]
     middle = (low + high) // 2
-    halves = [(tuple(g for g in free if g < middle), low, middle), (tuple(g for g in free if g >= middle), middle, high)]
+    halves = [
+        (tuple(g for g in free if g < middle), low, middle),
+        (tuple(g for g in free if g >= middle), middle, high),
+    ]
     halves.sort(key=lambda half: len(half[0]))
     for part, start, end in halves:
         if len(part) >= count:
@@ -96,7 +100,7 @@ def _fullest_half(free: Gpus, low: int, high: int, count: int) -> Gpus:
 
 
 def _best_set(candidates: Gpus, count: int, views: tuple[tuple[NodeView, int], ...]) -> Gpus:
-    """Choose among the candidates, which are free on all nodes; each view comes with the number of nodes that have it."""
+    """Choose among the candidates, which are free on all nodes; views come with the number of nodes that have them."""
     gpus = max(free[-1] for (_, free), _ in views) + 1
     matrices = [pair_matrix(key, gpus) for (key, _), _ in views]
     inside = np.ix_(candidates, candidates)
@@ -106,7 +110,7 @@ def _best_set(candidates: Gpus, count: int, views: tuple[tuple[NodeView, int], .
         total += matrix[inside] * nodes
     if comb(len(candidates), count) > MAX_SETS:
         return tuple(candidates[i] for i in _grow_greedily(slowest, total, count))
-    # What is left on a node loses the chosen GPUs' links to all that is free there, each pair inside the set counted twice.
+    # What is left on a node loses the chosen GPUs' links to all that is free there, pairs inside the set counted twice.
     lost = np.zeros(len(candidates), dtype=np.int64)
     for matrix, ((_, free), nodes) in zip(matrices, views, strict=True):
         lost += matrix[np.ix_(candidates, free)].sum(axis=1) * nodes

@@ -21,7 +21,7 @@ Matrix = npt.NDArray[np.int64]
 MB_PER_GB = 1000
 
 ASSUMED_GB_PER_S = {"nvlink": 200.0, "pcie": 32.0, "ib": 25.0}
-"""Bandwidth of a link whose own is not known, by kind. Orders of magnitude: what counts is that a fast kind beats a slow one."""
+"""Bandwidth of a link whose own is not known, by kind: orders of magnitude, so that a fast kind beats a slow one."""
 
 ISLAND_KIND = "pcie"
 """The kind that two GPUs of one island have at least, where no link between them is listed."""
@@ -48,9 +48,9 @@ def fabric_key(fabric: Fabric | None) -> FabricKey | None:
 def pair_matrix(key: FabricKey | None, gpus: int) -> Matrix:
     """Return the link quality of every pair of the GPUs 0..gpus-1, read-only, shape (gpus, gpus).
 
-    A listed link counts with its bandwidth, or with the one assumed for its kind; links listed twice for a pair add up (an
-    NVLink bundle). A pair of one island without a listed link counts as PCIe, any other pair as 0. Indices beyond `gpus`
-    are ignored.
+    A listed link counts with its bandwidth, or with the one assumed for its kind; links listed twice for a pair add
+    up (an NVLink bundle). A pair of one island without a listed link counts as PCIe, any other pair as 0. Indices
+    beyond `gpus` are ignored.
     """
     matrix = np.zeros((gpus, gpus), dtype=np.int64)
     for link in key.links if key else ():

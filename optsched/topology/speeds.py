@@ -15,10 +15,11 @@ def speed_per_level(
 ) -> npt.NDArray[np.float64]:
     """Return the speed of a gang per span, shape (L + 1,): entry l for level l, the last one for the whole cluster.
 
-    So the span -1 of `Tree.span_level` indexes it as it is. `levels` are a tree's, widest first, "node" last; `table` gives
-    speeds by level name, and names that this cluster does not have are ignored. The whole cluster has the speed `widest`,
-    a node 1 unless the table names it. Any other level that the table does not name lies on the straight line between its
-    nearest named neighbours, by its position. The table need not be monotone: measured slowdown is not.
+    So the span -1 of `Tree.span_level` indexes it as it is. `levels` are a tree's, widest first, "node" last; `table`
+    gives speeds by level name, and names that this cluster does not have are ignored. The whole cluster has the speed
+    `widest`, a node 1 unless the table names it. Any other level that the table does not name lies on the straight
+    line between its nearest named neighbours, by its position. The table need not be monotone: measured slowdown is
+    not.
     """
     known = {-1: widest, len(levels) - 1: 1.0}
     known.update({index: table[level] for index, level in enumerate(levels) if level in table})

@@ -1,8 +1,9 @@
 """Which node is in which domain of which level, as arrays.
 
-A domain is named by its whole path: rack r1 of zone z1 is not rack r1 of zone z2, whatever the files call them. So domains
-of any two levels either nest or are disjoint, even where the names of a cluster do not. A node that has no name at a level
-is in no domain of that level; if it has a name at a narrower one, that domain's path has a hole where the name is missing.
+A domain is named by its whole path: rack r1 of zone z1 is not rack r1 of zone z2, whatever the files call them. So
+domains of any two levels either nest or are disjoint, even where the names of a cluster do not. A node that has no
+name at a level is in no domain of that level; if it has a name at a narrower one, that domain's path has a hole where
+the name is missing.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ HOLE = "-"
 class Tree:
     """L levels, widest first and "node" last, over N nodes in the cluster's order. All arrays are read-only.
 
-    `domain_of[l, n]` (int32, shape (L, N)) is the domain of level l that holds node n, -1 where there is none; domains are
-    numbered per level in the order in which the nodes first name them. `domain_names[l][d]` is a printable whole path, its
-    names joined with "/"; at the node level it is the node's id.
+    `domain_of[l, n]` (int32, shape (L, N)) is the domain of level l that holds node n, -1 where there is none;
+    domains are numbered per level in the order in which the nodes first name them. `domain_names[l][d]` is a
+    printable whole path, its names joined with "/"; at the node level it is the node's id.
     """
 
     levels: tuple[LevelName, ...]
@@ -80,7 +81,8 @@ class Tree:
     def domains_within(self, narrow: int, wide: int) -> Indices:
         """Return, for each domain of level `narrow`, the domain of the wider level `wide` that holds it, or -1."""
         first_nodes = self._members[narrow][self._starts[narrow][:-1]]
-        return self.domain_of[wide][first_nodes]
+        around: Indices = self.domain_of[wide][first_nodes]
+        return around
 
     def parent(self, level: int, domain: int) -> tuple[int, int]:
         """Return (level, domain) of the nearest wider domain around this one; (-1, -1) is the whole cluster."""
@@ -170,7 +172,8 @@ def build_tree(cluster: Cluster) -> Tree:
     domain_of[-1] = np.arange(count, dtype=np.int32)
     names_per_level.append(node_ids)
     members, starts = zip(
-        *(_members_by_domain(row, len(names)) for row, names in zip(domain_of, names_per_level, strict=True)), strict=True
+        *(_members_by_domain(row, len(names)) for row, names in zip(domain_of, names_per_level, strict=True)),
+        strict=True,
     )
     domain_of.setflags(write=False)
     return Tree(
