@@ -57,6 +57,8 @@ def assign_tasks(
 
 def holds_slices(tree: Tree, job: Job, tasks: Sequence[TaskPlacement]) -> bool:
     """Tell whether each slice of the job is whole and lies inside one domain of its level."""
+    if not tasks:
+        return True
     nodes = np.repeat([tree.node_index[task.node] for task in tasks], [gpus_on(task.gpus) for task in tasks])
     for part in job.slices:
         if len(nodes) % part.gpus:

@@ -113,6 +113,11 @@ def test_a_slice_on_a_node_outside_its_level_is_noticed() -> None:
     assert not holds_slices(tree, gang, assign_tasks(tree, gang, on(a=8, b=8)))
 
 
+def test_a_job_that_is_placed_nowhere_has_no_tasks_and_tears_no_slice() -> None:
+    assert assign_tasks(interleaved(), job(8, Slice(8, RACK)), {}) == ()
+    assert holds_slices(interleaved(), job(8, Slice(8, RACK)), ())
+
+
 def test_a_gang_on_the_same_gpus_of_each_node_runs_the_same_tasks_there() -> None:
     fabrics = {NodeId("a"): CUBE_MESH, NodeId("c"): CUBE_MESH}
     tasks = assign_tasks(interleaved(), job(8, per_task=2), on(a=(4, 5, 6, 7), c=(4, 5, 6, 7)), fabrics)
