@@ -22,7 +22,8 @@ def load_cluster(source: str | os.PathLike[str]) -> Cluster:
     name = os.fspath(source)
     found = resolve_cluster(name, Scope(report, Document(name, "cluster", folder=Path.cwd())))
     report.raise_faults()
-    return found[0] if found is not None else Cluster(nodes=())
+    assert found is not None, "no cluster without a fault"
+    return found[0]
 
 
 def resolve_cluster(given: object, scope: Scope) -> tuple[Cluster, set[str]] | None:

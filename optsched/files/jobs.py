@@ -5,9 +5,12 @@ Instants that are left out: `submitted_at` is now; `started_at` of a running job
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from optsched.files.fields import MAX_PRIORITY
 from optsched.files.jobrules import check_job
 from optsched.files.known import Known
-from optsched.files.report import Scope, listed, show
+from optsched.files.report import MAX_FAULTS, Scope, listed, show
 from optsched.files.schema import CheckpointIn, JobIn
 from optsched.files.validate import validate_list
 from optsched.values.ids import GpuType, JobId, LevelName, NodeId, TeamId, UserId
@@ -21,7 +24,11 @@ def read_jobs(data: object, scope: Scope, about: Known, entries: dict[JobId, Job
     """Return the jobs of `jobs:` that are right, in order, and put them as written into `entries`; faults are noted."""
     jobs: list[Job] = []
     first: dict[str, int] = {}
-    for index, entry in validate_list(scope, JobIn, data):
+    right = validate_list(scope, JobIn, data)
+    if isinstance(data, list) and len(right) < len(data):
+        for index in sorted(set(range(len(data))) - {index for index, _ in right})[:MAX_FAULTS]:
+            _check_references(data[index], scope.at(index), about)
+    for index, entry in right:
         here = scope.at(index)
         if entry.id in first:
             _note_twice(data, first[entry.id], index, scope)
@@ -51,10 +58,30 @@ def build_job(entry: JobIn, scope: Scope, about: Known) -> Job | None:
     """Return the value of a job; None where a fault was noted."""
     before = scope.report.count
     priority = about.priority(entry.priority, scope, "priority")
-    job = _value(entry, priority or (0, ""), scope, about)
-    if scope.report.count == before:
+    before_dates = scope.report.count
+    job = _value(entry, priority or (-MAX_PRIORITY, ""), scope, about)
+    if scope.report.count == before_dates:
         check_job(job, entry.model_fields_set, scope, about)
     return job if scope.report.count == before else None
+
+
+def _check_references(entry: object, scope: Scope, about: Known) -> None:
+    """Note the unknown names in an entry that is wrong for other reasons, so that they too are told at once."""
+    if not isinstance(entry, dict):
+        return
+    topology, placement = entry.get("topology"), entry.get("placement")
+    levels = topology if isinstance(topology, dict) else {}
+    checks: list[tuple[object, tuple[str, ...], Callable[..., object]]] = [
+        (entry.get("team"), ("team",), about.check_team),
+        (entry.get("priority"), ("priority",), about.priority),
+        (levels.get("required"), ("topology", "required"), about.level),
+        (levels.get("preferred"), ("topology", "preferred"), about.level),
+    ]
+    if isinstance(placement, dict):
+        checks += [(node, ("placement", node), about.check_node) for node in placement]
+    for name, key, check in checks:
+        if isinstance(name, str) and not scope.report.has(scope.document, (*scope.path, *key)):
+            check(name, scope, *key)
 
 
 def _value(entry: JobIn, priority: tuple[int, str], scope: Scope, about: Known) -> Job:

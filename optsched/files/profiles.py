@@ -30,7 +30,8 @@ def load_profile(source: str | os.PathLike[str] | Mapping[str, object]) -> Profi
     given = dict(source) if isinstance(source, Mapping) else os.fspath(source)
     profile = resolve_profile(given, Scope(report, Document(given, "profile", folder=Path.cwd())))
     report.raise_faults()
-    return profile or Profile()
+    assert profile is not None, "no profile without a fault"
+    return profile
 
 
 def resolve_profile(given: object, scope: Scope, above: tuple[str, ...] = ()) -> Profile | None:
@@ -69,7 +70,7 @@ def _named(name: str, scope: Scope, above: tuple[str, ...]) -> Profile | None:
         profile = _apply(Profile(), data, inner)
     else:
         profile = _over_base(data, inner, (*above, file))
-    return None if profile is None or "name" in data else replace(profile, name=path.name.split(".")[0])
+    return profile if profile is None or "name" in data else replace(profile, name=path.name.split(".")[0])
 
 
 def _over_base(data: dict[str, object], scope: Scope, above: tuple[str, ...]) -> Profile | None:

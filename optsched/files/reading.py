@@ -32,7 +32,7 @@ def read_text(path: str | os.PathLike[str]) -> tuple[str, str]:
     """
     if os.fspath(path) == "-":
         return _decode(_unpack(_read(sys.stdin.buffer, "stdin"), "stdin"), "stdin"), "stdin"
-    file = os.fspath(path)
+    file = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in os.fspath(path))
     try:
         with Path(path).open("rb") as stream:
             raw = _read(stream, file)

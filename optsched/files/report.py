@@ -49,14 +49,14 @@ def listed(names: Iterable[object], most: int = 12) -> str:
     return ", ".join(all_names[:most]) + more if all_names else "(none)"
 
 
-def known(names: Collection[str], given: object = None, what: str = "known") -> str:
-    """Return what is allowed where one of `names` is: a near miss first, then the list."""
+def known(names: Collection[str], given: object = None, what: str = "known", most: int = 12) -> str:
+    """Return what is allowed where one of `names` is: a near miss first, then at most `most` of them."""
     near: list[str] = []
     if isinstance(given, str) and len(names) <= 2000 and len(given) <= 300:
         lower = {name.lower(): name for name in reversed(list(names))}
         near = [lower[hit] for hit in difflib.get_close_matches(given.lower(), lower, n=1, cutoff=0.6)]
     hint = f"did you mean '{near[0]}'? " if near else ""
-    return f"{hint}{what}: {listed(names)}"
+    return f"{hint}{what}: {listed(names, most)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,10 @@ class Report:
     _documents: list[Document] = field(default_factory=list)
     _warnings: dict[str, list[str]] = field(default_factory=dict)
     _ready: list[Fault] = field(default_factory=list)
+
+    def has(self, document: Document, path: PathOf) -> bool:
+        """Whether a fault of the value at `path`, or of something in it, was noted."""
+        return any(raw.document is document and raw.path[: len(path)] == path for raw in self._raw)
 
     def add(self, document: Document, path: PathOf, wrong: str, allowed: str) -> None:
         """Note a fault of the value at `path`."""
@@ -108,11 +112,15 @@ class Report:
         """Raise InputError where any fault was noted; beyond 200 they are counted."""
         if not self.count:
             return
-        ordered = sorted(self._raw, key=lambda raw: (self._documents.index(raw.document), _position(raw)))
+        lines = {id(raw): raw.document.line_of(raw.path) for raw in self._raw}
+        ordered = sorted(
+            self._raw,
+            key=lambda raw: (self._documents.index(raw.document), lines[id(raw)] or 0, _position(raw)),
+        )
         faults = [
             Fault(
                 raw.document.file,
-                raw.document.line_of(raw.path),
+                lines[id(raw)],
                 field_name(raw.document.data, raw.path),
                 raw.wrong,
                 raw.allowed,

@@ -20,7 +20,7 @@ class EventIn(Strict):
 class SubmitIn(EventIn):
     """A job is submitted; `job` is a job as under `jobs:`."""
 
-    job: object
+    job: Annotated[object, Field(description="a job, as under jobs")]
 
 
 class JobFinishedIn(EventIn):
@@ -118,25 +118,25 @@ class NodeSlowIn(EventIn):
 class NodeAddedIn(EventIn):
     """A node joins; `node` is a node as under `cluster.nodes`."""
 
-    node: object
+    node: Annotated[object, Field(description="a node, as under cluster.nodes")]
 
 
 class TeamSetIn(EventIn):
     """A team is created or replaced; `team` is a team as under `teams:`."""
 
-    team: object
+    team: Annotated[object, Field(description="a team, as under teams")]
 
 
 class ProfileSetIn(EventIn):
     """Another profile holds from now on."""
 
-    profile: object
+    profile: Annotated[object, Field(description="the name or path of a profile, or a mapping over a base")]
 
 
 class ReservationSetIn(EventIn):
     """A reservation is created or replaced; as under `reservations:`."""
 
-    reservation: object
+    reservation: Annotated[object, Field(description="a reservation, as under reservations")]
 
 
 EVENTS: dict[str, type[EventIn]] = {

@@ -77,9 +77,9 @@ def _words(kind: str, path: PathOf, field: str, owner: type[BaseModel], given: o
     if kind == "missing":
         return "is missing", field
     if kind in ("extra_forbidden", "invalid_key"):
-        return "unknown key", known(list(owner.model_fields), path[-1] if path else None, "known keys")
+        return f"unknown key {show(path[-1])}", known(list(owner.model_fields), path[-1], "known keys", 50)
     if kind in ("model_type", "model_attributes_type", "dict_type") and not field:
-        return f"given {show(given)}", f"a mapping; {known(list(owner.model_fields), None, 'known keys')}"
+        return f"given {show(given)}", f"a mapping; {known(list(owner.model_fields), None, 'known keys', 50)}"
     if given is None:
         return "given null", f"{field} (leave the key out instead of null)" if "null" not in field else field
     return f"given {show(given)}", field
@@ -95,7 +95,7 @@ def _path(data: object, loc: tuple[int | str, ...], kind: str) -> PathOf:
         if inside is not _NOWHERE:
             path.append(part)
             data = inside
-    if kind == "missing":
+    if kind == "missing" or (kind == "invalid_key" and data is not None and len(path) < len(loc)):
         path.append(loc[-1])
     return tuple(path)
 

@@ -101,9 +101,8 @@ def parse_yaml(text: str, with_marks: bool = False) -> tuple[object, Mark | None
         line, column = (None, None) if mark is None else (mark.line + 1, mark.column + 1)
         raise YamlProblem(f"not valid YAML: {wrong}", "YAML or JSON", line, column) from None
     except yaml.reader.ReaderError as error:
-        raise YamlProblem(
-            f"character {error.position} ({error.character!r}) is not allowed: {error.reason}", "printable text"
-        ) from None
+        line = text.encode()[: error.position].count(b"\n") + 1
+        raise YamlProblem(f"not valid YAML: {error.reason}", "printable text", line) from None
     return builder.root, builder.root_mark, builder.duplicates
 
 
