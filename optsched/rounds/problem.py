@@ -82,18 +82,21 @@ class Costs:
 class RoundJob:
     """One job of the round.
 
-    `team` is its real team, `line_team` the team in whose line its GPUs are counted (differs for grants and near deadlines).
+    `team` is its real team. `claim_team` is the one whose quota and entitlement it stands on (a grant's, where one names it);
+    `line_team` the one in whose line its GPUs are ranked (differs from it for near deadlines).
     `sizes` are the GPU counts that it may have, ascending; `slices` pairs of (GPUs, level), outermost first. `nodes` flags the
     nodes that it may be put on, shape (N,), shared by all jobs that may use the same ones. `type_speed` is its relative speed
     by GPU type (0 where not allowed), `span_speed` by level, then for the whole cluster, shape (L+1,). `movable`, `stoppable`
     and `resizable` are its own properties; who has a right over it is another question. `due` marks a deadline that must be met now.
-    `weight_milli` is w of the weighted mode in thousandths, by tier (deadline, guaranteed, fair, opportunistic).
+    `pays_gpu_s` is the lost work that its start may cause (UNLIMITED where it need not pay); `aging_milli` what its wait adds to its w
+    in the weighted mode, in thousandths; `ahead_of` the number of queued jobs behind it, plus one.
     """
 
     job: Job
     index: int
     running: bool
     team: int
+    claim_team: int
     line_team: int
     priority: int
     cut: Cut
@@ -119,8 +122,9 @@ class RoundJob:
     due: bool
     may_break_quota: bool
     can_ever_run: bool
-    weight_milli: tuple[int, int, int, int]
-    age_rank: int
+    aging_milli: int
+    ahead_of: int
+    tier: int
 
     @property
     def minimum(self) -> int:
@@ -222,7 +226,11 @@ class Takeable:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Everything that a solver, the checker and the score need of one round."""
+    """Everything that a solver, the checker and the score need of one round.
+
+    `loss_now` is the placement loss of each running job where it is. `domain_price` (by level) is what it costs to break up an
+    empty domain; `domain_gpus[l]` are the GPUs of each domain, `empty_domains[l]` flags those that are wholly free and open.
+    """
 
     snapshot: Snapshot
     profile: Profile
@@ -241,7 +249,11 @@ class Problem:
     ceilings: tuple[Ceiling, ...]
     holds: tuple[Hold, ...]
     domain_holds: tuple[DomainHold, ...]
+    loss_now: tuple[int, ...]
     domain_price: tuple[int, ...]
+    domain_gpus: tuple[Ints, ...]
+    empty_domains: tuple[Flags, ...]
+    row_weight_milli: Ints
     horizon_s: int
     healthy_gpus: int
     max_stopped_gpus: int

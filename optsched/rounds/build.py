@@ -1,0 +1,255 @@
+"""From a snapshot to the round problem: entitlements, tiers, queue order, costs, all in whole numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from optsched.policy.ordering import (
+    DEADLINE,
+    FAIR,
+    GUARANTEED,
+    OPPORTUNISTIC,
+    Waiting,
+    class_weight,
+    due,
+    lifted,
+    order_queue,
+)
+from optsched.policy.victims import grace_s
+from optsched.rounds.build_jobs import JobBuilder, Standing
+from optsched.rounds.build_lines import (
+    Shares,
+    Teams,
+    _vector,
+    _wanted,
+    build_ceilings,
+    build_domain_holds,
+    build_lines,
+    build_teams,
+    fair_shares,
+)
+from optsched.rounds.build_nodes import build_nodes, healthy_capacity
+from optsched.rounds.line import above_line, use_of
+from optsched.rounds.problem import UNLIMITED, Flags, Ints, Lines, Nodes, Problem, RoundJob, Takeable
+from optsched.rounds.score import placement_loss
+from optsched.topology.tree import Tree, build_tree
+from optsched.values.job import Job, JobState
+from optsched.values.snapshot import Snapshot
+
+TIER_NAMES = ("deadline", "guaranteed", "fair", "opportunistic")
+
+
+def build_problem(snapshot: Snapshot, tree: Tree | None = None) -> Problem:
+    """Return the round problem of a snapshot, without reservations (`planner` adds their holds).
+
+    `tree` saves building the topology again where it is known.
+    """
+    profile = snapshot.profile
+    tree = tree or build_tree(snapshot.cluster)
+    gpu_types = tuple(sorted({str(node.gpu_type) for node in snapshot.cluster.nodes})) or ("",)
+    nodes = build_nodes(snapshot, gpu_types)
+    ceilings = {str(team.id): team.max_priority for team in snapshot.teams}
+    priority_of = {job.id: _capped(job, ceilings) for job in snapshot.jobs}
+    priorities = tuple(sorted(set(priority_of.values()), reverse=True)) or (0,)
+    index_of = {priority: p for p, priority in enumerate(priorities)}
+    builder = JobBuilder(snapshot, tree, nodes, gpu_types, index_of, ceilings)
+    teams = build_teams(snapshot)
+    shares = fair_shares(snapshot, nodes, gpu_types, builder, teams)
+    lines = build_lines(snapshot, gpu_types, teams, shares)
+    jobs, first_queued = _build_jobs(snapshot, builder, teams, shares, lines)
+    row_weights = _row_weights(snapshot, priorities)
+    domain_gpus, empty = _domains(tree, nodes)
+    problem = Problem(
+        snapshot=snapshot,
+        profile=profile,
+        tree=tree,
+        gpu_types=gpu_types,
+        priorities=priorities,
+        priority_names=_priority_names(snapshot, priorities),
+        team_names=teams.names,
+        real_teams=teams.real,
+        deadline_team=teams.deadline,
+        nodes=nodes,
+        jobs=jobs,
+        first_queued=first_queued,
+        lines=lines,
+        takeable=_takeable(jobs[:first_queued], lines, nodes, len(teams.names), len(priorities), len(gpu_types)),
+        ceilings=build_ceilings(snapshot, gpu_types, teams, jobs),
+        holds=(),
+        domain_holds=build_domain_holds(snapshot, tree, nodes, jobs),
+        loss_now=(),
+        domain_gpus=domain_gpus,
+        empty_domains=empty,
+        domain_price=tuple(round(profile.domain_price.get(level, 0.0)) for level in tree.levels),
+        row_weight_milli=row_weights,
+        horizon_s=round(profile.horizon_s),
+        healthy_gpus=int(healthy_capacity(snapshot.cluster.nodes, nodes).sum()),
+        max_stopped_gpus=UNLIMITED if profile.max_stopped_gpus_per_h is None else profile.max_stopped_gpus_per_h,
+    )
+    losses = tuple(placement_loss(problem, job, job.spread_now) for job in problem.running)
+    return dataclasses.replace(problem, loss_now=losses)
+
+
+def _domains(tree: Tree, nodes: Nodes) -> tuple[tuple[Ints, ...], tuple[Flags, ...]]:
+    """Return, by level, the GPUs of each domain and which domains are wholly free and take new work."""
+    unused = np.where(nodes.taking & (nodes.free == nodes.capacity), nodes.capacity, -1)
+    gpus, empty = [], []
+    for level in range(len(tree.levels)):
+        total = tree.sum_per_domain(level, nodes.capacity)
+        open_and_free = tree.sum_per_domain(level, np.maximum(unused, 0))
+        spoiled = tree.sum_per_domain(level, (unused < 0).astype(np.int64))
+        gpus.append(total)
+        empty.append((spoiled == 0) & (open_and_free == total) & (total > 0))
+    return tuple(gpus), tuple(empty)
+
+
+def _capped(job: Job, ceilings: dict[str, int | None]) -> int:
+    ceiling = ceilings.get(job.team)
+    return job.priority if ceiling is None else min(job.priority, ceiling)
+
+
+def _priority_names(snapshot: Snapshot, priorities: Sequence[int]) -> tuple[str, ...]:
+    classes = {number: name for name, number in snapshot.profile.classes.items()}
+    return tuple(classes.get(priority, str(priority)) for priority in priorities)
+
+
+def _row_weights(snapshot: Snapshot, priorities: Sequence[int]) -> Ints:
+    """Return w of every rank in thousandths, shape (8P,): tier weight (tenths) times class weight (hundredths).
+
+    Along a line weights never grow: GPUs above a minimum are worth at most what the least class is. So the weighted sum is
+    concave in what teams run, and a solver that only bounds tier sums from above still gets them right.
+    """
+    profile = snapshot.profile
+    weight = class_weight(profile)
+    tiers = np.minimum.accumulate([round(10 * profile.tier_weights.get(name, 1.0)) for name in TIER_NAMES])
+    classes = [weight(priority) for priority in priorities]
+    above = [classes[-1] * each / classes[0] if classes[0] else 0.0 for each in classes]
+    along = np.minimum.accumulate([round(100 * each) for each in [*classes, *above]]).reshape(2, -1)
+    rows: Ints = (tiers[None, :, None] * along[:, None, :]).astype(np.int64).reshape(-1)
+    return rows
+
+
+def _build_jobs(
+    snapshot: Snapshot, builder: JobBuilder, teams: Teams, shares: Shares, lines: Lines
+) -> tuple[tuple[RoundJob, ...], int]:
+    """Return running jobs, then queued jobs in queue order, and how many run."""
+    now, profile = snapshot.now, snapshot.profile
+    running = [job for job in snapshot.jobs if job.state is JobState.RUNNING]
+    queued = [job for job in snapshot.jobs if job.state is JobState.QUEUED]
+    near = {job.id for job in queued if lifted(job, now, grace_s(job, profile), profile)}
+    tiers = _tiers(builder, teams, lines, running, queued)
+    types = len(builder.gpu_types)
+    waiting = []
+    for key, job in enumerate(queued):
+        gpu_type, most = _wanted(job, builder.gpu_types, builder)
+        waiting.append(
+            Waiting(
+                key=key,
+                team=teams.index[job.team],
+                tier=DEADLINE if job.id in near else tiers[job.id],
+                priority=builder.priority(job),
+                submitted_at=job.submitted_at,
+                id=job.id,
+                amounts=_vector(job, job.min_gpus if most else 0, gpu_type, types),
+                deadline_at=job.start_deadline_at or 0.0 if job.id in near else 0.0,
+            )
+        )
+    order = order_queue(waiting, shares.usage, shares.capacity, shares.tree.weight)
+    breaking = _may_break(snapshot, [queued[key] for key in order if queued[key].id in near])
+    jobs = []
+    for index, job in enumerate([*running, *(queued[key] for key in order)]):
+        team = teams.index[job.team]
+        claim = teams.grant_of.get(job.id, team)
+        standing = Standing(
+            team=team,
+            claim_team=claim,
+            line_team=teams.deadline if job.id in near else claim,
+            tier=DEADLINE if job.id in near else tiers[job.id],
+            due=job.state is JobState.QUEUED and due(job, now, grace_s(job, profile), profile),
+            may_break_quota=job.id in breaking,
+            ahead_of=len(running) + len(queued) - index,
+        )
+        jobs.append(builder.build(job, index, standing))
+    return tuple(jobs), len(running)
+
+
+def _may_break(snapshot: Snapshot, near: Sequence[Job]) -> set[str]:
+    """Return the near-deadline jobs that may break other teams' guarantees, within their team's max_deadline_gpus."""
+    left = {team.id: team.max_deadline_gpus for team in snapshot.teams}
+    allowed = set()
+    for job in near:
+        if job.priority_class in snapshot.profile.deadline_classes and job.min_gpus <= left[job.team]:
+            left[job.team] -= job.min_gpus
+            allowed.add(str(job.id))
+    return allowed
+
+
+def _tiers(
+    builder: JobBuilder, teams: Teams, lines: Lines, running: Sequence[Job], queued: Sequence[Job]
+) -> dict[str, int]:
+    """Return the tier in which each job's last minimum GPU would lie if its team's line were filled in order."""
+    by_team: dict[int, list[Job]] = defaultdict(list)
+    for job in [*running, *queued]:
+        by_team[teams.grant_of.get(job.id, teams.index[job.team])].append(job)
+    tiers: dict[str, int] = {}
+    for team, jobs in by_team.items():
+        jobs.sort(key=lambda j: (-builder.priority(j), j.state is JobState.QUEUED, j.submitted_at, j.id))
+        through = np.zeros(len(builder.gpu_types), dtype=np.int64)
+        for job in jobs:
+            if job.state is JobState.RUNNING:
+                gpu_type, gpus = _running_type(builder, job), min(job.placed_gpus, job.min_gpus)
+            else:
+                gpu_type, most = _wanted(job, builder.gpu_types, builder)
+                gpus = job.min_gpus if most else 0
+            through[gpu_type] += gpus
+            tiers[job.id] = _tier(lines, team, through, gpu_type)
+    return tiers
+
+
+def _tier(lines: Lines, team: int, through: Ints, gpu_type: int) -> int:
+    """Return the tier of a team's next GPU after `through` (Y,) GPUs by type."""
+    fair = lines.fair_by_type[team]
+    if lines.typed[team]:
+        mine, quota = through[gpu_type], lines.quota_by_type[team, gpu_type]
+        if mine <= quota:
+            return GUARANTEED
+        return FAIR if mine <= quota + fair[gpu_type] else OPPORTUNISTIC
+    total, quota = through.sum(), lines.quota_any[team]
+    if total <= quota:
+        return GUARANTEED
+    return FAIR if total <= quota + np.minimum(fair, through).sum() else OPPORTUNISTIC
+
+
+def _running_type(builder: JobBuilder, job: Job) -> int:
+    if not job.placement:
+        return 0
+    return int(builder.nodes.gpu_type[builder.tree.node_index[next(iter(job.placement))]])
+
+
+def _takeable(
+    running: Sequence[RoundJob], lines: Lines, nodes: Nodes, teams: int, priorities: int, types: int
+) -> tuple[Takeable, ...]:
+    """Return, for each running job, which part of it lies above its team's quota and entitlement now."""
+    typed = [(job, int(nodes.gpu_type[job.spread_now[0][0]]) if job.spread_now else 0) for job in running]
+    use = use_of((teams, priorities, types), [(job.claim_team, job, job.size_now, y) for job, y in typed])
+    result = []
+    for job, gpu_type in typed:
+        team, quota, entitlement = job.claim_team, lines.quota[job.claim_team], lines.entitlement[job.claim_team]
+        keys = (job.priority, priorities + job.priority)
+        above_quota = tuple(not quota or above_line(use, team, key, quota, job, gpu_type) for key in keys)
+        above_fair = tuple(
+            bool(entitlement) and above_line(use, team, key, entitlement, job, gpu_type) for key in keys
+        )
+        result.append(
+            Takeable(
+                above_quota=(above_quota[0], above_quota[1]),
+                above_entitlement=(above_fair[0], above_fair[1]),
+                inside_quota=bool(quota) and not above_quota[0],
+            )
+        )
+    return tuple(result)
+

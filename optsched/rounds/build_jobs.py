@@ -1,0 +1,224 @@
+"""Jobs of a snapshot as a round sees them: sizes, cuts, costs and what they may use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from optsched.policy import victims
+from optsched.policy.ordering import aging, class_weight
+from optsched.rounds.build_nodes import Eligibility, per_gpu_u
+from optsched.rounds.problem import UNLIMITED, Costs, Cut, Flags, Ints, Nodes, RoundJob, Spread
+from optsched.rounds.room import room_in_cluster, slice_down, usable, whole_slices
+from optsched.topology.speeds import merge_speeds, speed_per_level
+from optsched.topology.tree import Tree
+from optsched.values.ids import LevelName, NodeId
+from optsched.values.job import Job, JobState, gpus_on
+from optsched.values.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a job stands: its team, the teams of its claim and of its line, its tier, and what its deadline allows."""
+
+    team: int
+    claim_team: int
+    line_team: int
+    tier: int
+    due: bool
+    may_break_quota: bool
+    ahead_of: int
+
+
+class JobBuilder:
+    """Turns jobs into `RoundJob`s; what depends only on a job's shape is worked out once."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        tree: Tree,
+        nodes: Nodes,
+        gpu_types: Sequence[str],
+        priorities: Mapping[int, int],
+        ceiling: Mapping[str, int | None],
+    ) -> None:
+        self.snapshot = snapshot
+        self.tree = tree
+        self.nodes = nodes
+        self.gpu_types = gpu_types
+        self.priorities = priorities
+        self.eligibility = Eligibility(snapshot, tree, nodes, gpu_types)
+        self._ceiling = ceiling
+        self._node_index: Mapping[NodeId, int] = tree.node_index
+        self._speeds: dict[object, tuple[float, ...]] = {}
+        self._possible: dict[object, int] = {}
+        self._fewest: dict[object, int] = {}
+        self._median_start = victims.median_reporting_start(snapshot.jobs)
+        self._weight = class_weight(snapshot.profile)
+
+    def priority(self, job: Job) -> int:
+        """Return the job's priority with its team's ceiling applied."""
+        ceiling = self._ceiling.get(job.team)
+        return job.priority if ceiling is None else min(job.priority, ceiling)
+
+    def build(self, job: Job, index: int, standing: Standing) -> RoundJob:
+        """Return the job as the round sees it."""
+        snapshot, profile, tree = self.snapshot, self.snapshot.profile, self.tree
+        running = job.state is JobState.RUNNING
+        lawful = self.eligibility.lawful(job)
+        cut, unit = self.cut(job, lawful)
+        spread_now = self._spread(job) if running else ()
+        size_now = sum(count for _, count in spread_now)
+        sizes = self._sizes(job, cut, unit, lawful, size_now)
+        open_to = self.eligibility.open_to(job)
+        cost = victims.stop_cost(job, snapshot.now, profile, self._median_start)
+        stop = round(size_now * cost.per_gpu_s)
+        stoppable = running and victims.may_be_stopped(job, snapshot.now, profile, cost)
+        priority = self.priority(job)
+        waited_s = max(0.0, snapshot.now - job.submitted_at)
+        emergency = job.priority_class in profile.emergency_classes and job.priority_class != ""
+        return RoundJob(
+            job=job,
+            index=index,
+            running=running,
+            team=standing.team,
+            claim_team=standing.claim_team,
+            line_team=standing.line_team,
+            priority=self.priorities[priority],
+            cut=cut,
+            unit=unit,
+            sizes=sizes,
+            size_now=size_now,
+            spread_now=spread_now,
+            nodes=open_to,
+            type_speed=self._type_speed(job),
+            span_speed=self._span_speed(job),
+            required=None if job.required is None else tree.level_index[job.required],
+            preferred=None if job.preferred is None else tree.level_index[job.preferred],
+            preferred_fewest=self._fewest_domains(job, cut, unit, lawful),
+            slices=tuple((piece.gpus, tree.level_index[piece.within]) for piece in job.slices),
+            cpus_per_gpu_u=per_gpu_u(job.cpus, job.gpus),
+            memory_per_gpu_u=per_gpu_u(job.memory_gb, job.gpus),
+            stoppable=stoppable,
+            movable=running
+            and profile.migration
+            and job.preemptible
+            and not victims.waited_for(job, snapshot.now, cost)
+            and size_now > 0,
+            resizable=running and len(sizes) > 1,
+            costs=Costs(stop=stop, move=stop, drain_s=round(cost.drain_s)),
+            pays_gpu_s=self._pays(job, waited_s, sizes[0], exempt=emergency or standing.due),
+            emergency=emergency,
+            due=standing.due,
+            may_break_quota=standing.may_break_quota,
+            can_ever_run=running or self.possible(job, cut, unit, sizes, lawful) > 0,
+            aging_milli=0 if running else round(1000 * self._weight(priority) * aging(job, snapshot.now, profile)),
+            ahead_of=standing.ahead_of,
+            tier=standing.tier,
+        )
+
+    def cut(self, job: Job, lawful: Flags) -> tuple[Cut, int]:
+        """Return how the job's GPUs are cut, and the unit of the cut in GPUs."""
+        if job.gpus_per_node is not None:
+            return Cut.PER_NODE, job.gpus_per_node
+        if job.gpus_per_task is not None:
+            return Cut.PER_TASK, job.gpus_per_task
+        capacity = self.nodes.capacity[lawful]
+        largest = int(capacity.max()) if len(capacity) else 0
+        if job.gpus <= largest or job.required == "node" or largest == 0:
+            return Cut.ONE_NODE, 1
+        return Cut.WHOLE_NODES, int(np.bincount(capacity[capacity > 0]).argmax())
+
+    def _spread(self, job: Job) -> Spread:
+        return tuple(sorted((self._node_index[node], gpus_on(on)) for node, on in job.placement.items() if gpus_on(on)))
+
+    def _sizes(self, job: Job, cut: Cut, unit: int, lawful: Flags, size_now: int) -> tuple[int, ...]:
+        """Return the sizes that the job may have, ascending; what runs may have the size that it has."""
+        if not job.elastic:
+            return (size_now or job.gpus,)
+        step = math.lcm(unit, job.slices[0].gpus) if job.slices else unit
+        largest = job.max_gpus
+        if cut is Cut.ONE_NODE:
+            largest = min(largest, int(self.nodes.capacity[lawful].max(initial=job.min_gpus)))
+        sizes = set(range(job.min_gpus, largest + 1, step)) or {job.min_gpus}
+        return tuple(sorted(sizes | {size_now})) if size_now else tuple(sorted(sizes))
+
+    def _type_speed(self, job: Job) -> tuple[float, ...]:
+        if not job.gpu_types:
+            return (1.0,) * len(self.gpu_types)
+        return tuple(job.gpu_types.get(name, 0.0) for name in self.gpu_types)  # type: ignore[call-overload]
+
+    def _span_speed(self, job: Job) -> tuple[float, ...]:
+        key = tuple(sorted(job.speed.items()))
+        found = self._speeds.get(key)
+        if found is None:
+            profile = self.snapshot.profile
+            table: Mapping[LevelName, float] = merge_speeds(profile.speed, job.speed)
+            found = self._speeds[key] = tuple(speed_per_level(self.tree.levels, table, profile.speed_widest).tolist())
+        return found
+
+    def _pays(self, job: Job, waited_s: float, minimum: int, *, exempt: bool) -> int:
+        """Return the lost work in GPU-seconds that the job's start may cause."""
+        profile = self.snapshot.profile
+        if exempt or profile.max_loss_ratio is None:
+            return UNLIMITED
+        doublings = min(40, int(waited_s // profile.patience_s)) if profile.patience_s > 0 else 40
+        return min(UNLIMITED, int(profile.max_loss_ratio * minimum * profile.horizon_s * 2**doublings))
+
+    def _fewest_domains(self, job: Job, cut: Cut, unit: int, lawful: Flags) -> int:
+        """Return the least number of domains of the preferred level that could hold the job if they were empty, >= 1."""
+        if job.preferred is None:
+            return 1
+        key = (id(lawful), cut, unit, job.preferred, job.gpus)
+        found = self._fewest.get(key)
+        if found is None:
+            capacity = np.where(lawful, self.nodes.capacity, 0)
+            capacity = capacity // unit * unit if cut is not Cut.WHOLE_NODES else capacity
+            per_domain = np.sort(self.tree.sum_per_domain(self.tree.level_index[job.preferred], capacity))[::-1]
+            found = int(np.searchsorted(np.cumsum(per_domain), job.gpus)) + 1
+            found = self._fewest[key] = max(1, min(found, len(per_domain)))
+        return found
+
+    def possible(self, job: Job, cut: Cut, unit: int, sizes: tuple[int, ...], lawful: Flags, only_up: bool = False) -> int:
+        """Return the largest size at which the job could run if the cluster were empty, 0 where it cannot at all.
+
+        `only_up` counts only nodes that take new work; else what is cordoned or down counts too.
+        """
+        key = (id(lawful), cut, unit, sizes, job.required, job.slices, job.cpus / job.gpus, job.memory_gb / job.gpus, only_up)
+        found = self._possible.get(key)
+        if found is None:
+            mask = lawful & self.nodes.taking if only_up else lawful
+            probe = _Probe(cut, unit, sizes, mask, self.tree, job)
+            found = self._possible[key] = probe.largest(self.nodes, self.tree)
+        return found
+
+
+class _Probe:
+    """A job's shape alone, asked whether an empty cluster could hold it."""
+
+    def __init__(self, cut: Cut, unit: int, sizes: tuple[int, ...], mask: Flags, tree: Tree, job: Job) -> None:
+        self.cut, self.unit, self.sizes, self.nodes = cut, unit, sizes, mask
+        self.minimum, self.maximum = sizes[0], sizes[-1]
+        self.slices = tuple((piece.gpus, tree.level_index[piece.within]) for piece in job.slices)
+        self.required = None if job.required is None else tree.level_index[job.required]
+        self.cpus_per_gpu_u = per_gpu_u(job.cpus, job.gpus)
+        self.memory_per_gpu_u = per_gpu_u(job.memory_gb, job.gpus)
+
+    def largest(self, nodes: Nodes, tree: Tree) -> int:
+        """Return the largest size that fits an empty cluster."""
+        best = 0
+        for gpu_type in np.unique(nodes.gpu_type[self.nodes]):
+            gpus = np.where(nodes.gpu_type == gpu_type, nodes.capacity, 0)
+            room = slice_down(self, tree, usable(self, nodes, gpus, nodes.cpus_u, nodes.memory_u))
+            best = max(best, self._most(tree, room))
+        return max((size for size in self.sizes if size <= best), default=0)
+
+    def _most(self, tree: Tree, room: Ints) -> int:
+        if self.cut is Cut.ONE_NODE:
+            return int(room.max(initial=0))
+        if self.required is None:
+            return room_in_cluster(self, tree, room)
+        return int(whole_slices(self, tree, room, self.required).max(initial=0))

@@ -1,0 +1,284 @@
+"""Quotas, entitlements, limits and grants of a snapshot in the units of the round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from optsched.policy.entitlement import (
+    DemandClasses,
+    Entitlements,
+    TeamTree,
+    build_team_tree,
+    entitlements,
+)
+from optsched.policy.filling import Floats
+from optsched.rounds.build_jobs import JobBuilder
+from optsched.rounds.build_nodes import healthy_capacity, micro
+from optsched.rounds.problem import UNLIMITED, Ceiling, DomainHold, Ints, Item, Lines, Nodes, RoundJob, What
+from optsched.topology.tree import Tree
+from optsched.values.cluster import Reservation, ReservationKind
+from optsched.values.ids import GpuType, JobId
+from optsched.values.job import Job, JobState, gpus_on
+from optsched.values.resources import Amounts
+from optsched.values.snapshot import Snapshot
+from optsched.values.team import Team
+
+SCARCE = 0.999
+"""An entitlement bounds CPUs or memory only where all entitlements together use this much of what there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Teams:
+    """The teams of a round: the snapshot's, then one per grant that names jobs, then the one of near deadlines.
+
+    `grant_of` maps a job to the team of the grant that names it; `quotas` are the quotas in force, grants to teams added.
+    """
+
+    names: tuple[str, ...]
+    real: int
+    index: Mapping[str, int]
+    grant_of: Mapping[JobId, int]
+    deadline: int
+    quotas: tuple[Amounts | None, ...]
+
+
+def active_grants(snapshot: Snapshot) -> tuple[Reservation, ...]:
+    """Return the grants in force now."""
+    return tuple(
+        grant
+        for grant in snapshot.reservations
+        if grant.kind is ReservationKind.GRANT and grant.start_at <= snapshot.now < grant.end_at
+    )
+
+
+def build_teams(snapshot: Snapshot) -> Teams:
+    """Return the teams of the round, with the quotas that grants give them."""
+    index = {team.id: t for t, team in enumerate(snapshot.teams)}
+    names = [str(team.id) for team in snapshot.teams]
+    quotas: list[Amounts | None] = [team.quota for team in snapshot.teams]
+    grant_of: dict[JobId, int] = {}
+    for grant in active_grants(snapshot):
+        if grant.jobs:
+            for job in grant.jobs:
+                grant_of.setdefault(job, len(names))
+            names.append(f"grant {grant.id}")
+            quotas.append(Amounts(gpus=grant.gpus))
+        else:
+            share, rest = divmod(grant.gpus, max(1, len(grant.teams)))
+            for position, team in enumerate(grant.teams):
+                quotas[index[team]] = _raised(quotas[index[team]], share + (position < rest))
+    names.append("near deadlines")
+    quotas.append(None)
+    return Teams(tuple(names), len(snapshot.teams), {str(team): t for team, t in index.items()}, grant_of, len(names) - 1, tuple(quotas))
+
+
+def _raised(quota: Amounts | None, gpus: int) -> Amounts:
+    """Return a quota that also guarantees `gpus` more; a quota by type gains them on its first type."""
+    if quota is None or not quota.names_gpus:
+        return Amounts(gpus=gpus, cpus=None, memory_gb=None)
+    if quota.gpus is not None:
+        return Amounts(gpus=quota.gpus + gpus, cpus=quota.cpus, memory_gb=quota.memory_gb)
+    by_type = dict(quota.gpus_by_type)
+    first = next(iter(by_type))
+    by_type[first] += gpus
+    return Amounts(gpus_by_type=by_type, cpus=quota.cpus, memory_gb=quota.memory_gb)
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """What the fair-share computation saw and said; arrays over the snapshot's teams and R = types + CPUs + memory."""
+
+    tree: TeamTree
+    capacity: Floats
+    usage: Floats
+    entitled: Entitlements
+
+
+def fair_shares(snapshot: Snapshot, nodes: Nodes, gpu_types: Sequence[str], builder: JobBuilder, teams: Teams) -> Shares:
+    """Return weighted DRF entitlements over what healthy nodes have, counting only demand that they could run."""
+    healthy = healthy_capacity(snapshot.cluster.nodes, nodes)
+    types = len(gpu_types)
+    capacity = np.zeros(types + 2)
+    np.add.at(capacity, nodes.gpu_type, healthy)
+    counted = healthy > 0
+    for column, amounts in ((types, nodes.cpus_u), (types + 1, nodes.memory_u)):
+        known = counted & (amounts < UNLIMITED)
+        capacity[column] = amounts[known].sum() / 1e6 if known.sum() == counted.sum() else 0.0
+    usage = np.zeros((len(snapshot.teams), types + 2))
+    demand = np.zeros((len(snapshot.teams), types, types + 2))
+    type_of = nodes.gpu_type
+    index = builder.tree.node_index
+    for job in snapshot.jobs:
+        if job.id in teams.grant_of:
+            continue
+        team = teams.index[job.team]
+        if job.state is JobState.RUNNING and job.placed_gpus:
+            first = next(node for node, on in job.placement.items() if gpus_on(on))
+            gpu_type, held = int(type_of[index[first]]), job.placed_gpus
+            vector = _vector(job, held, gpu_type, types)
+            usage[team] += vector
+            demand[team, gpu_type] += _vector(job, max(held, job.max_gpus), gpu_type, types)
+        elif job.state is JobState.QUEUED:
+            gpu_type, most = _wanted(job, gpu_types, builder)
+            if most:
+                demand[team, gpu_type] += _vector(job, most, gpu_type, types)
+    tree = build_team_tree(snapshot.teams)
+    team_of, pool_of = np.nonzero(demand.any(axis=2))
+    classes = DemandClasses(team_of.astype(np.int64), pool_of.astype(np.int64), demand[team_of, pool_of])
+    names = [GpuType(name) for name in gpu_types]
+    limits = [team.limit for team in snapshot.teams]
+    entitled = entitlements(tree, names, capacity, classes, list(teams.quotas[: teams.real]), limits)
+    return Shares(tree, capacity, usage, entitled)
+
+
+def _vector(job: Job, gpus: int, gpu_type: int, types: int) -> Floats:
+    vector = np.zeros(types + 2)
+    vector[gpu_type] = gpus
+    vector[types] = job.cpus * gpus / job.gpus
+    vector[types + 1] = job.memory_gb * gpus / job.gpus
+    return vector
+
+
+def _wanted(job: Job, gpu_types: Sequence[str], builder: JobBuilder) -> tuple[int, int]:
+    """Return (GPU type, GPUs) that a queued job asks of healthy nodes: its fastest type that could run it, 0 GPUs if none."""
+    lawful = builder.eligibility.lawful(job)
+    cut, unit = builder.cut(job, lawful)
+    sizes = (job.gpus,) if not job.elastic else (job.min_gpus, job.gpus, job.max_gpus)
+    if not builder.possible(job, cut, unit, tuple(sorted(set(sizes))), lawful, only_up=True):
+        return 0, 0
+    open_types = np.unique(builder.nodes.gpu_type[lawful & builder.nodes.taking])
+    speed = job.gpu_types
+    best = max(open_types.tolist(), key=lambda y: (speed.get(GpuType(gpu_types[y]), 1.0), -y))
+    return int(best), job.max_gpus
+
+
+def build_lines(snapshot: Snapshot, gpu_types: Sequence[str], teams: Teams, shares: Shares) -> Lines:
+    """Return quota and entitlement of every team of the round as integers."""
+    count, types = len(teams.names), len(gpu_types)
+    quota_any = np.zeros(count, dtype=np.int64)
+    quota_by_type = np.zeros((count, types), dtype=np.int64)
+    fair = np.zeros((count, types), dtype=np.int64)
+    typed = np.array([quota is not None and bool(quota.gpus_by_type) for quota in teams.quotas], dtype=bool)
+    for t, quota in enumerate(teams.quotas):
+        if quota is not None and quota.gpus is not None:
+            quota_any[t] = quota.gpus
+        if quota is not None:
+            quota_by_type[t] = [quota.gpus_by_type.get(GpuType(name), 0) for name in gpu_types]
+    fair[: teams.real] = np.maximum(shares.entitled.gpus - shares.entitled.base, 0)
+    quota_items = tuple(_quota_items(quota, gpu_types) for quota in teams.quotas)
+    return Lines(typed, quota_any, quota_by_type, fair, quota_items, _entitlement_items(teams, shares, types))
+
+
+def _quota_items(quota: Amounts | None, gpu_types: Sequence[str]) -> tuple[Item, ...]:
+    """Return what a quota names; a quota by type guarantees nothing of the types that it leaves out."""
+    if quota is None or not quota.names_gpus:
+        return ()
+    items = []
+    if quota.gpus is not None:
+        items.append(Item(What.GPUS, None, quota.gpus))
+    else:
+        items += [Item(What.GPUS, y, quota.gpus_by_type.get(GpuType(n), 0)) for y, n in enumerate(gpu_types)]
+    return (*items, *_side_items(quota))
+
+
+def _side_items(amounts: Amounts) -> list[Item]:
+    items = []
+    if amounts.cpus is not None:
+        items.append(Item(What.CPUS, None, micro(amounts.cpus)))
+    if amounts.memory_gb is not None:
+        items.append(Item(What.MEMORY, None, micro(amounts.memory_gb)))
+    return items
+
+
+def _entitlement_items(teams: Teams, shares: Shares, types: int) -> tuple[tuple[Item, ...], ...]:
+    """Return what an entitlement bounds: GPUs of each type always, CPUs and memory only where they are what runs short."""
+    amounts = shares.entitled.amounts
+    lines: list[tuple[Item, ...]] = []
+    scarce = [
+        what
+        for what, column in ((What.CPUS, types), (What.MEMORY, types + 1))
+        if shares.capacity[column] > 0 and amounts[:, column].sum() >= SCARCE * shares.capacity[column]
+    ]
+    columns = {What.CPUS: types, What.MEMORY: types + 1}
+    for t in range(len(teams.names)):
+        if t >= teams.real:
+            lines.append(())
+            continue
+        items = [Item(What.GPUS, y, int(shares.entitled.gpus[t, y])) for y in range(types)]
+        items += [Item(what, None, micro(float(amounts[t, columns[what]]))) for what in scarce]
+        lines.append(tuple(items))
+    return tuple(lines)
+
+
+def limit_items(amounts: Amounts | None, gpu_types: Sequence[str]) -> tuple[Item, ...]:
+    """Return what a limit names; what it leaves out is not bounded."""
+    if amounts is None:
+        return ()
+    items = [] if amounts.gpus is None else [Item(What.GPUS, None, amounts.gpus)]
+    items += [Item(What.GPUS, y, amounts.gpus_by_type[GpuType(n)]) for y, n in enumerate(gpu_types) if n in amounts.gpus_by_type]
+    return (*items, *_side_items(amounts))
+
+
+def build_ceilings(
+    snapshot: Snapshot, gpu_types: Sequence[str], teams: Teams, jobs: Sequence[RoundJob]
+) -> tuple[Ceiling, ...]:
+    """Return limits, user limits and the quotas that bound non-preemptible work, each with the jobs that it counts."""
+    ceilings: list[Ceiling] = []
+    below = _jobs_below(snapshot.teams, teams, jobs)
+    for t, team in enumerate(snapshot.teams):
+        counted = tuple(below[t])
+        ceilings += [Ceiling("limit", team.id, item, counted) for item in limit_items(team.limit, gpu_types)]
+        rigid = tuple(j for j in counted if not jobs[j].job.preemptible and jobs[j].job.id not in teams.grant_of)
+        if rigid:
+            quota = teams.quotas[t]
+            ceilings += [Ceiling("quota", team.id, item, rigid) for item in limit_items(quota, gpu_types)]
+        if team.user_limit is not None:
+            by_user: dict[str, list[int]] = {}
+            for j in counted:
+                by_user.setdefault(jobs[j].job.user, []).append(j)
+            for user, users_jobs in sorted(by_user.items()):
+                if user:
+                    items = limit_items(team.user_limit, gpu_types)
+                    ceilings += [Ceiling("user_limit", f"{team.id}/{user}", i, tuple(users_jobs)) for i in items]
+    return tuple(ceiling for ceiling in ceilings if any(not jobs[j].running or jobs[j].elastic for j in ceiling.jobs))
+
+
+def _jobs_below(all_teams: Sequence[Team], teams: Teams, jobs: Sequence[RoundJob]) -> list[list[int]]:
+    """Return, for each team, the jobs of it and of all teams below it."""
+    parents = [None if team.parent is None else teams.index[team.parent] for team in all_teams]
+    below: list[list[int]] = [[] for _ in all_teams]
+    for job in jobs:
+        team: int | None = job.team
+        while team is not None:
+            below[team].append(job.index)
+            team = parents[team]
+    return below
+
+
+def build_domain_holds(snapshot: Snapshot, tree: Tree, nodes: Nodes, jobs: Sequence[RoundJob]) -> tuple[DomainHold, ...]:
+    """Return what grants in force keep inside their domains (all nodes where they name none)."""
+    holds = []
+    for grant in active_grants(snapshot):
+        inside = _nodes_within(tree, grant.within) if grant.within else np.arange(len(nodes.capacity))
+        if grant.nodes:
+            inside = np.array([tree.node_index[node] for node in grant.nodes], dtype=np.int64)
+        named = set(grant.jobs)
+        grantees = frozenset(j.index for j in jobs if j.job.id in named or j.job.team in grant.teams)
+        profile = snapshot.profile
+        binds = frozenset(
+            j.index
+            for j in jobs
+            if j.index not in grantees and not (j.job.preemptible and profile.backfill_preemptible)
+        )
+        holds.append(DomainHold(f"grant {grant.id}", tuple(inside.tolist()), grant.gpus, grantees, binds))
+    return tuple(holds)
+
+
+def _nodes_within(tree: Tree, name: str) -> Ints:
+    """Return the nodes of a domain given by its whole path or by its last name."""
+    domains = tree.find_domains(name)
+    members = [tree.nodes_in(level, domain) for level, domain in domains]
+    return np.unique(np.concatenate(members)).astype(np.int64) if members else np.zeros(0, dtype=np.int64)

@@ -1,0 +1,143 @@
+"""Nodes of a snapshot as arrays, and which nodes a job may be put on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from optsched.policy.victims import grace_s, stop_cost
+from optsched.rounds.problem import MICRO, UNLIMITED, Flags, Ints, Nodes
+from optsched.topology.tree import Tree
+from optsched.values.cluster import Node, NodeState, Reservation, ReservationKind
+from optsched.values.job import Job, JobState, gpus_on
+from optsched.values.snapshot import Snapshot
+
+
+def micro(amount: float) -> int:
+    """Return an amount of CPUs or GB in whole millionths."""
+    return round(amount * MICRO)
+
+
+def per_gpu_u(total: float, gpus: int) -> int:
+    """Return a job's CPUs or GB per GPU in millionths, rounded down so that exact fits stay exact."""
+    return micro(total) // gpus
+
+
+def build_nodes(snapshot: Snapshot, gpu_types: Sequence[str]) -> Nodes:
+    """Return the arrays over nodes, with what the running jobs book taken off."""
+    nodes = snapshot.cluster.nodes
+    type_index = {name: index for index, name in enumerate(gpu_types)}
+    index = {node.id: n for n, node in enumerate(nodes)}
+    capacity = np.array([node.healthy_gpus for node in nodes], dtype=np.int64)
+    cpus = np.array([_room_u(node.cpus, node.cpus_reserved) for node in nodes], dtype=np.int64)
+    memory = np.array([_room_u(node.memory_gb, 0.0) for node in nodes], dtype=np.int64)
+    booked, booked_cpus, booked_memory = (np.zeros(len(nodes), dtype=np.int64) for _ in range(3))
+    for job in snapshot.jobs:
+        if job.state is not JobState.RUNNING:
+            continue
+        cpu, memory_each = per_gpu_u(job.cpus, job.gpus), per_gpu_u(job.memory_gb, job.gpus)
+        for node_id, on in job.placement.items():
+            n, count = index[node_id], gpus_on(on)
+            booked[n] += count
+            booked_cpus[n] += cpu * count
+            booked_memory[n] += memory_each * count
+    return Nodes(
+        capacity=capacity,
+        free=np.maximum(capacity - booked, 0),
+        taking=np.array([node.state is NodeState.UP for node in nodes], dtype=bool),
+        gpu_type=np.array([type_index[node.gpu_type] for node in nodes], dtype=np.int64),
+        cpus_u=cpus,
+        cpus_free_u=np.maximum(cpus - booked_cpus, 0),
+        memory_u=memory,
+        memory_free_u=np.maximum(memory - booked_memory, 0),
+    )
+
+
+def _room_u(amount: float | None, reserved: float) -> int:
+    return UNLIMITED if amount is None else max(0, micro(amount - reserved))
+
+
+class Eligibility:
+    """Which nodes a job may be put on; jobs with the same wishes share one array."""
+
+    def __init__(self, snapshot: Snapshot, tree: Tree, nodes: Nodes, gpu_types: Sequence[str]) -> None:
+        self._snapshot = snapshot
+        self._tree = tree
+        self._nodes = nodes
+        self._gpu_types = gpu_types
+        self._spare = np.array([node.spare for node in snapshot.cluster.nodes], dtype=bool)
+        self._index = {node.id: n for n, node in enumerate(snapshot.cluster.nodes)}
+        self._windows = tuple(
+            window
+            for window in snapshot.reservations
+            if window.kind is ReservationKind.MAINTENANCE and window.end_at > snapshot.now
+        )
+        self._known: dict[object, Flags] = {}
+
+    def lawful(self, job: Job) -> Flags:
+        """Return the nodes whose hardware, labels and domains suit the job, whatever their state, shape (N,)."""
+        key = self._wishes(job)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._lawful(job)
+        return found
+
+    def _wishes(self, job: Job) -> tuple[object, ...]:
+        levels = {piece.within for piece in job.slices} | ({job.required} if job.required else set())
+        return (
+            frozenset(job.gpu_types),
+            frozenset(job.node_selector.items()),
+            job.exclude_nodes,
+            frozenset(self._tree.level_index[level] for level in levels),
+        )
+
+    def _lawful(self, job: Job) -> Flags:
+        mask = np.ones(len(self._snapshot.cluster.nodes), dtype=bool)
+        if job.gpu_types:
+            allowed = [index for index, name in enumerate(self._gpu_types) if name in job.gpu_types]
+            mask &= np.isin(self._nodes.gpu_type, allowed)
+        if job.node_selector:
+            wanted = job.node_selector.items()
+            mask &= np.array([wanted <= node.labels.items() for node in self._snapshot.cluster.nodes], dtype=bool)
+        for node in job.exclude_nodes:
+            if node in self._index:
+                mask[self._index[node]] = False
+        levels = [piece.within for piece in job.slices] + ([job.required] if job.required else [])
+        for level in levels:
+            mask &= self._tree.domain_of[self._tree.level_index[level]] >= 0
+        return mask
+
+    def open_to(self, job: Job) -> Flags:
+        """Return the nodes on which the job may start now, shape (N,); shared, read only."""
+        now, profile = self._snapshot.now, self._snapshot.profile
+        stops_at_once = job.preemptible and stop_cost(job, now, profile, None).checkpoint_s == 0
+        barred = tuple(window.id for window in self._windows if self._bars(window, job))
+        key = (*self._wishes(job), stops_at_once, barred)
+        found = self._known.get(key)
+        if found is None:
+            found = self.lawful(job) & self._nodes.taking
+            if not stops_at_once:
+                found = found & ~self._spare
+            for window in self._windows:
+                if window.id in barred:
+                    found[[self._index[node] for node in window.nodes]] = False
+            self._known[key] = found
+        return found
+
+    def _bars(self, window: Reservation, job: Job) -> bool:
+        """Return whether a maintenance window keeps the job from starting on its nodes now."""
+        now, profile = self._snapshot.now, self._snapshot.profile
+        if window.start_at <= now:
+            return True
+        if job.estimated_runtime_s is not None and now + job.estimated_runtime_s <= window.start_at:
+            return False
+        stops_in_time = job.preemptible and profile.backfill_preemptible
+        return not (stops_in_time and now + grace_s(job, profile) <= window.start_at)
+
+
+def healthy_capacity(nodes: Sequence[Node], arrays: Nodes) -> Ints:
+    """Return the GPUs per node that work can be counted on, shape (N,): all where new work is taken, else what is booked."""
+    alive = np.array([node.state is not NodeState.DOWN for node in nodes], dtype=bool)
+    booked = np.minimum(arrays.capacity - arrays.free, arrays.capacity)
+    return np.where(arrays.taking, arrays.capacity, np.where(alive, booked, 0))

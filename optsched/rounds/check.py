@@ -1,0 +1,301 @@
+"""The independent checker: every rule of section 3 of the formulation, without a solver. Runs on every plan.
+
+Each function answers one rule with a list of violations, empty where the rule is kept.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+import networkx as nx
+
+from optsched.rounds.assignment import Assignment, Change, Flow, flow_of
+from optsched.rounds.problem import UNLIMITED, Cut, Item, Problem, RoundJob, Spread, What
+from optsched.rounds.rights import exempt
+from optsched.rounds.score import gpu_type_of, placement_loss, served_by, size_of
+
+
+def check(problem: Problem, assignment: Assignment) -> list[str]:
+    """Return every rule that the assignment breaks, as sentences; empty for a valid plan."""
+    broken = shapes(problem, assignment)
+    if broken:
+        return broken
+    flow = flow_of(problem, assignment)
+    served = served_by(problem, flow)
+    return [
+        *room(problem, flow),
+        *ceilings(problem, flow),
+        *permitted(problem, flow),
+        *rights(problem, flow, served),
+        *needed(problem, flow, served),
+        *floors(problem, flow, served),
+        *must_pay(problem, flow, served),
+        *holds(problem, flow),
+        *grants(problem, flow),
+    ]
+
+
+def shapes(problem: Problem, assignment: Assignment) -> list[str]:
+    """Rules 1-6: size, cut, nodes, type, required level and slices of every job that is placed anew."""
+    broken = []
+    for j in assignment.stopped:
+        if not 0 <= j < problem.first_queued:
+            broken.append(f"job {j} is stopped but does not run")
+    for j, spread in assignment.changed.items():
+        if j in assignment.stopped:
+            broken.append(f"{problem.jobs[j].job.id} is both stopped and placed")
+        elif spread != problem.jobs[j].spread_now:
+            name = problem.jobs[j].job.id
+            broken += [f"{name}: {fault}" for fault in shape_faults(problem, problem.jobs[j], spread)]
+    return broken
+
+
+def shape_faults(problem: Problem, job: RoundJob, spread: Spread) -> list[str]:
+    """Return what is wrong with one placement of one job."""
+    nodes = [n for n, _ in spread]
+    size, now = size_of(spread), dict(job.spread_now)
+    if not spread or len(set(nodes)) != len(nodes) or any(count < 1 for _, count in spread):
+        return ["its placement is empty or names a node twice"]
+    faults = []
+    if size not in job.sizes:
+        faults.append(f"{size} GPUs is not one of its sizes")
+    faults += [f"{count} GPUs on {_node(problem, n)} break its cut" for n, count in spread if not _cut_ok(problem, job, n, count)]
+    if job.cut is Cut.ONE_NODE and len(nodes) > 1:
+        faults.append("it must be on one node")
+    faults += [f"it may not use {_node(problem, n)}" for n in nodes if not job.nodes[n] and now.get(n, 0) < dict(spread)[n]]
+    types = {int(problem.nodes.gpu_type[n]) for n in nodes}
+    if len(types) > 1 or job.type_speed[next(iter(types))] <= 0:
+        faults.append("it mixes GPU types or uses one that it does not allow")
+    if job.required is not None:
+        domains = {int(problem.tree.domain_of[job.required][n]) for n in nodes}
+        if len(domains) > 1 or -1 in domains:
+            faults.append(f"it leaves its {problem.tree.levels[job.required]}")
+    for piece, level in job.slices:
+        inside: dict[int, int] = defaultdict(int)
+        for n, count in spread:
+            inside[int(problem.tree.domain_of[level][n])] += count
+        if -1 in inside or any(count % piece for count in inside.values()):
+            faults.append(f"a slice of {piece} GPUs leaves its {problem.tree.levels[level]}")
+    return faults
+
+
+def _cut_ok(problem: Problem, job: RoundJob, n: int, count: int) -> bool:
+    if job.cut is Cut.PER_NODE:
+        return count == job.unit
+    if job.cut is Cut.PER_TASK:
+        return count % job.unit == 0
+    if job.cut is Cut.WHOLE_NODES:
+        return count == int(problem.nodes.capacity[n])
+    return True
+
+
+def _node(problem: Problem, n: int) -> str:
+    return problem.tree.node_ids[n]
+
+
+def room(problem: Problem, flow: Flow) -> list[str]:
+    """Rule 7: GPUs, CPUs and memory of every node."""
+    broken = []
+    nodes = problem.nodes
+    for n in sorted(flow.takes):
+        gained: dict[str, int] = defaultdict(int)
+        for sign, side in ((1, flow.takes.get(n, {})), (-1, flow.gives.get(n, {}))):
+            for j, count in side.items():
+                job = problem.jobs[j]
+                gained["GPUs"] += sign * count
+                gained["CPUs"] += sign * count * job.cpus_per_gpu_u
+                gained["memory"] += sign * count * job.memory_per_gpu_u
+        free = {"GPUs": nodes.free[n], "CPUs": nodes.cpus_free_u[n], "memory": nodes.memory_free_u[n]}
+        broken += [
+            f"{_node(problem, n)} is overbooked in {what}"
+            for what, amount in gained.items()
+            if amount > int(free[what]) and amount > 0 and int(free[what]) < UNLIMITED // 2
+        ]
+    return broken
+
+
+def held_after(problem: Problem, flow: Flow, item: Item, jobs: tuple[int, ...]) -> tuple[int, int, bool]:
+    """Return what `jobs` hold of one resource before and after, and whether any of them starts or grows."""
+    before = after = 0
+    more = False
+    for j in jobs:
+        job = problem.jobs[j]
+        then = flow.assignment.after(job)
+        before += amount_of(problem, job, job.spread_now, item)
+        after += amount_of(problem, job, then, item)
+        more = more or size_of(then) > job.size_now
+    return before, after, more
+
+
+def amount_of(problem: Problem, job: RoundJob, spread: Spread, item: Item) -> int:
+    """Return how much of one named resource a job holds at a placement."""
+    if not spread:
+        return 0
+    size = size_of(spread)
+    if item.what is What.GPUS:
+        return size if item.gpu_type in (None, gpu_type_of(problem, spread)) else 0
+    return size * (job.cpus_per_gpu_u if item.what is What.CPUS else job.memory_per_gpu_u)
+
+
+def ceilings(problem: Problem, flow: Flow) -> list[str]:
+    """Rules 8 and 9: limits, user limits, and non-preemptible work within quota."""
+    broken = []
+    changed = flow.changes.keys()
+    for ceiling in problem.ceilings:
+        if changed.isdisjoint(ceiling.jobs):
+            continue
+        _, after, more = held_after(problem, flow, ceiling.item, ceiling.jobs)
+        if more and after > ceiling.item.amount:
+            broken.append(f"{ceiling.kind} of {ceiling.target} is exceeded in {ceiling.item.what.value}")
+    return broken
+
+
+def permitted(problem: Problem, flow: Flow) -> list[str]:
+    """Rule 10: only jobs that may be stopped, moved or resized are."""
+    broken = []
+    stopped = 0
+    for j, change in flow.changes.items():
+        job = problem.jobs[j]
+        if change is Change.STOP:
+            stopped += job.size_now
+            if not job.stoppable:
+                broken.append(f"{job.job.id} may not be stopped")
+        elif change is Change.MOVE:
+            if not job.movable or size_of(flow.assignment.after(job)) != job.size_now:
+                broken.append(f"{job.job.id} may not be moved so")
+        elif change is Change.SHRINK and not (job.resizable and job.job.preemptible):
+            broken.append(f"{job.job.id} may not be shrunk")
+        elif change is Change.GROW and not job.resizable:
+            broken.append(f"{job.job.id} may not grow")
+    if stopped > problem.max_stopped_gpus:
+        broken.append(f"{stopped} GPUs are stopped, {problem.max_stopped_gpus} are allowed")
+    return broken
+
+
+Served = Mapping[int, set[int]]
+
+
+def rights(problem: Problem, flow: Flow, served: Served) -> list[str]:
+    """Rules 11 and 13: on every node takers are served by free GPUs and by givers over whom they have a right."""
+    broken = []
+    for n, takes in flow.takes.items():
+        gives, free = flow.gives.get(n, {}), int(problem.nodes.free[n])
+        if sum(takes.values()) <= free:
+            continue
+        graph: nx.DiGraph[object] = nx.DiGraph()
+        graph.add_edge("source", "free", capacity=free)
+        for giver, count in gives.items():
+            graph.add_edge("source", ("giver", giver), capacity=count)
+        for taker, count in takes.items():
+            graph.add_edge(("taker", taker), "sink", capacity=count)
+            graph.add_edge("free", ("taker", taker))
+            for giver in served.get(taker, set()) & gives.keys():
+                graph.add_edge(("giver", giver), ("taker", taker))
+        if nx.maximum_flow_value(graph, "source", "sink") < sum(takes.values()):
+            broken.append(f"on {_node(problem, n)} somebody takes from a job over which it has no right")
+    return broken
+
+
+def needed(problem: Problem, flow: Flow, served: Served) -> list[str]:
+    """Rule 12: nobody is stopped, shrunk or moved for nothing."""
+    wanted = {giver for givers in served.values() for giver in givers}
+    broken = []
+    for j, change in flow.changes.items():
+        job = problem.jobs[j]
+        if j in wanted or change in (Change.START, Change.GROW):
+            continue
+        if change is Change.MOVE:
+            gain = problem.loss_now[j] - placement_loss(problem, job, flow.assignment.after(job))
+            if gain > job.costs.move:
+                continue
+        broken.append(f"{job.job.id}: nobody with a right over it needs its {change.value}")
+    return broken
+
+
+def floors(problem: Problem, flow: Flow, served: Served) -> list[str]:
+    """Rule 14: other teams leave every team min(its quota, what it ran)."""
+    reclaimed = {
+        giver
+        for taker, givers in served.items()
+        for giver in givers
+        if problem.jobs[taker].team != problem.jobs[giver].team
+        and not exempt(problem.jobs[taker])
+        and flow.changes[giver] in (Change.STOP, Change.SHRINK)
+    }
+    broken = []
+    for team in sorted({problem.jobs[j].claim_team for j in reclaimed}):
+        members = [job for job in problem.running if job.claim_team == team]
+        for item in problem.lines.quota[team]:
+            ran = sum(amount_of(problem, job, job.spread_now, item) for job in members)
+            lost = sum(
+                amount_of(problem, job, job.spread_now, item)
+                - amount_of(problem, job, flow.assignment.after(job), item)
+                for job in members
+                if job.index in reclaimed
+            )
+            if ran - lost < min(item.amount, ran):
+                broken.append(f"{problem.team_names[team]} is pushed below its quota in {item.what.value}")
+    return broken
+
+
+def must_pay(problem: Problem, flow: Flow, served: Served) -> list[str]:
+    """Rule 15: what stopped jobs lose can be divided among their takers so that none pays more than its start is worth."""
+    if problem.profile.max_loss_ratio is None:
+        return []
+    graph: nx.DiGraph[object] = nx.DiGraph()
+    victims = {j for j, change in flow.changes.items() if change is Change.STOP}
+    owed = {giver: problem.jobs[giver].costs.stop for giver in victims}
+    graph.add_nodes_from(("source", "sink"))
+    for giver, cost in owed.items():
+        graph.add_edge("source", ("victim", giver), capacity=cost)
+    for taker, givers in served.items():
+        graph.add_edge(("taker", taker), "sink", capacity=problem.jobs[taker].pays_gpu_s)
+        for giver in givers & victims:
+            graph.add_edge(("victim", giver), ("taker", taker))
+    if nx.maximum_flow_value(graph, "source", "sink") < sum(owed.values()):
+        return ["the stopped jobs lose more than their beneficiaries gain"]
+    return []
+
+
+def holds(problem: Problem, flow: Flow) -> list[str]:
+    """Rule 16: held GPUs are left alone by those whom the hold binds."""
+    broken = []
+    in_force = [hold for hold in problem.holds if hold.unless is None or hold.unless not in flow.assignment.changed]
+    for n in sorted({n for hold in in_force for n in hold.gpus} & flow.takes.keys()):
+        here = [hold for hold in in_force if n in hold.gpus]
+        takes, free = flow.takes[n], int(problem.nodes.free[n])
+        groups = [(hold.binds, hold.gpus[n], hold.name) for hold in here]
+        if len(here) > 1:
+            everywhere = frozenset.intersection(*(hold.binds for hold in here))
+            groups.append((everywhere, sum(hold.gpus[n] for hold in here), "the reservations"))
+        for binds, held, name in groups:
+            taken = sum(count for j, count in takes.items() if j in binds)
+            if taken and taken > max(0, free - held) + sum(flow.gives.get(n, {}).values()):
+                broken.append(f"on {_node(problem, n)} GPUs held for {name} are used")
+    return broken
+
+
+def grants(problem: Problem, flow: Flow) -> list[str]:
+    """Rule 16 for grants: what is granted inside a domain is left for those it names."""
+    broken = []
+    for hold in problem.domain_holds:
+        inside = set(hold.nodes)
+        taken = sum(c for n in inside & flow.takes.keys() for j, c in flow.takes[n].items() if j in hold.binds)
+        if not taken:
+            continue
+        given = sum(sum(flow.gives[n].values()) for n in inside & flow.gives.keys())
+        free = sum(int(problem.nodes.free[n]) for n in inside)
+        used = sum(
+            count
+            for j in hold.grantees
+            for n, count in flow.assignment.after(problem.jobs[j])
+            if n in inside
+        )
+        started = sum(
+            count for n in inside & flow.takes.keys() for j, count in flow.takes[n].items() if j in hold.grantees
+        )
+        if taken > max(0, free + given - started - max(0, hold.gpus - used)):
+            broken.append(f"GPUs of {hold.name} are used by others")
+    return broken
+

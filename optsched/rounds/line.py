@@ -1,0 +1,111 @@
+"""A team's line: how the GPUs that run are laid along quota and entitlement, and what that makes of them.
+
+The parts of a line: first the minimum GPUs of all jobs of the team by priority, then the GPUs above their minimum by priority.
+A key is part · P + priority index, 0 .. 2P-1. `held` arrays have shape (T, 2P, Y): GPUs by team, key and type.
+
+Rows are the ranks in order of precedence, shape (8P,): for each part, for each tier (deadline, guaranteed, fair,
+opportunistic), for each priority.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from optsched.rounds.problem import Ints, Item, Lines, RoundJob, What
+
+TIERS = 4
+
+
+def row(part: int, tier: int, priority: int, priorities: int) -> int:
+    """Return the index of a rank."""
+    return (part * TIERS + tier) * priorities + priority
+
+
+def row_gpus(lines: Lines, held: Ints, deadline_team: int) -> Ints:
+    """Return the GPUs of every rank, shape (8P,), summed over the teams."""
+    total: Ints = rows_by_team(lines, held, np.arange(held.shape[0]), deadline_team).sum(axis=0)
+    return total
+
+
+def rows_by_team(lines: Lines, held: Ints, teams: Ints, deadline_team: int) -> Ints:
+    """Return the GPUs of every rank for each of `teams`; `held` has the same teams, shape (len(teams), 2P, Y) -> (len, 8P)."""
+    count, keys, _ = held.shape
+    priorities = keys // 2
+    through = held.cumsum(axis=1)
+    total = through.sum(axis=2)
+    fair = np.minimum(through, lines.fair_by_type[teams][:, None, :])
+    typed = lines.typed[teams][:, None]
+    quota_by_type = lines.quota_by_type[teams][:, None, :]
+    quota_any = lines.quota_any[teams][:, None]
+    guaranteed = np.where(
+        typed, np.minimum(through, quota_by_type).sum(axis=2), np.minimum(total, quota_any)
+    )
+    entitled = np.where(
+        typed,
+        np.minimum(through, quota_by_type + lines.fair_by_type[teams][:, None, :]).sum(axis=2),
+        np.minimum(total, quota_any + fair.sum(axis=2)),
+    )
+    zero = np.zeros((count, 1), dtype=np.int64)
+    by_tier = np.stack([guaranteed, entitled - guaranteed, total - entitled], axis=1)
+    steps = np.diff(np.concatenate([zero[:, :, None].repeat(3, axis=1), by_tier], axis=2), axis=2)
+    rows = np.zeros((count, 2, TIERS, priorities), dtype=np.int64)
+    rows[:, :, 1:, :] = steps.reshape(count, 3, 2, priorities).transpose(0, 2, 1, 3)
+    near = teams == deadline_team
+    if near.any():
+        rows[near] = 0
+        rows[near, :, 0, :] = held[near].sum(axis=2).reshape(-1, 2, priorities)
+    return rows.reshape(count, 2 * TIERS * priorities)
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What teams use by key: GPUs (T, 2P, Y), CPUs and memory in millionths (T, 2P)."""
+
+    gpus: Ints
+    cpus: Ints
+    memory: Ints
+
+    def through(self, team: int, key: int, item: Item) -> int:
+        """Return what the team uses of one named resource at keys up to and including `key`."""
+        if item.what is What.GPUS:
+            rows = self.gpus[team, : key + 1]
+            return int(rows.sum() if item.gpu_type is None else rows[:, item.gpu_type].sum())
+        side = self.cpus if item.what is What.CPUS else self.memory
+        return int(side[team, : key + 1].sum())
+
+
+def use_of(problem_shape: tuple[int, int, int], sizes: Iterable[tuple[int, RoundJob, int, int]]) -> Use:
+    """Return the use by team and key of jobs given as (team, job, GPUs, GPU type); shape is (T, P, Y)."""
+    teams, priorities, types = problem_shape
+    gpus = np.zeros((teams, 2 * priorities, types), dtype=np.int64)
+    cpus = np.zeros((teams, 2 * priorities), dtype=np.int64)
+    memory = np.zeros((teams, 2 * priorities), dtype=np.int64)
+    for team, job, count, gpu_type in sizes:
+        minimum = min(count, job.minimum)
+        for key, part in ((job.priority, minimum), (priorities + job.priority, count - minimum)):
+            if part:
+                gpus[team, key, gpu_type] += part
+                cpus[team, key] += part * job.cpus_per_gpu_u
+                memory[team, key] += part * job.memory_per_gpu_u
+    return Use(gpus, cpus, memory)
+
+
+def fits_line(use: Use, team: int, key: int, line: tuple[Item, ...]) -> bool:
+    """Return whether the team's use through `key` is within everything that `line` names."""
+    return all(use.through(team, key, item) <= item.amount for item in line)
+
+
+def above_line(use: Use, team: int, key: int, line: tuple[Item, ...], job: RoundJob, gpu_type: int) -> bool:
+    """Return whether the team's use through `key` exceeds the line in a resource that the job uses."""
+    return any(
+        use.through(team, key, item) > item.amount and _uses(job, gpu_type, item) for item in line
+    )
+
+
+def _uses(job: RoundJob, gpu_type: int, item: Item) -> bool:
+    if item.what is What.GPUS:
+        return item.gpu_type is None or item.gpu_type == gpu_type
+    return bool(job.cpus_per_gpu_u if item.what is What.CPUS else job.memory_per_gpu_u)

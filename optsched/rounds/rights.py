@@ -1,0 +1,70 @@
+"""Who may take from whom: rule 11 of the formulation, as questions with one answer each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from optsched.rounds.assignment import Change
+from optsched.rounds.line import Use, fits_line
+from optsched.rounds.problem import Problem, RoundJob
+from optsched.values.profile import Reclaim
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a taker may lay claim to across teams, given the use of its team after the plan."""
+
+    inside_quota: bool
+    inside_entitlement: bool
+
+
+def claim_key(problem: Problem, job: RoundJob, size: int) -> int:
+    """Return the key up to which a taker's line counts: its minimum part, or what lies above it."""
+    above = size > job.minimum
+    return len(problem.priorities) * above + job.priority
+
+
+def claim_of(problem: Problem, job: RoundJob, size: int, use_after: Use) -> Claim:
+    """Return whether a taker of that size is inside its quota and inside its entitlement after the plan."""
+    team, key = job.claim_team, claim_key(problem, job, size)
+    quota, entitlement = problem.lines.quota[team], problem.lines.entitlement[team]
+    return Claim(
+        inside_quota=bool(quota) and fits_line(use_after, team, key, quota),
+        inside_entitlement=bool(entitlement) and fits_line(use_after, team, key, entitlement),
+    )
+
+
+EVERYTHING = Claim(inside_quota=True, inside_entitlement=True)
+NOTHING = Claim(inside_quota=False, inside_entitlement=False)
+
+
+def part_given(change: Change) -> int:
+    """Return which part of its line a giver gives: 0 its minimum (a stop), 1 what is above it (a shrink)."""
+    return 1 if change is Change.SHRINK else 0
+
+
+def has_right(problem: Problem, taker: RoundJob, giver: RoundJob, change: Change, claim: Claim) -> bool:
+    """Return whether `taker` may be served from what `giver` gives up by `change`."""
+    takeable = problem.takeable[giver.index]
+    if change is Change.MOVE:
+        return taker.team == giver.team or not takeable.inside_quota
+    higher = taker.priority < giver.priority
+    not_lower = taker.priority <= giver.priority
+    if taker.emergency and higher:
+        return True
+    if taker.due and taker.may_break_quota and not_lower:
+        return True
+    if taker.team == giver.team:
+        return higher or (taker.due and not_lower)
+    if takeable.inside_quota:
+        return False
+    part = part_given(change)
+    if takeable.above_quota[part] and (claim.inside_quota or (taker.due and not_lower)):
+        return True
+    fair_share = problem.profile.reclaim is Reclaim.FAIR_SHARE
+    return fair_share and claim.inside_entitlement and takeable.above_entitlement[part]
+
+
+def exempt(taker: RoundJob) -> bool:
+    """Return whether what a taker takes is outside floors: emergencies, and deadlines that may break guarantees."""
+    return taker.emergency or (taker.due and taker.may_break_quota)

@@ -1,0 +1,211 @@
+"""What happens to every job, as variables: start, stop, move, shrink, grow, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ortools.sat.python.cp_model import CpModel, IntVar
+
+from optsched.rounds.problem import Cut, Problem, RoundJob
+from optsched.rounds.rights import EVERYTHING, has_right
+from optsched.rounds.assignment import Change
+from optsched.solve.cpsat.gang import Gang, add_gang
+from optsched.solve.cpsat.terms import Linear
+
+
+@dataclass
+class Decisions:
+    """Variables by job index. A job without an entry cannot be started, stopped, moved or resized in this model."""
+
+    problem: Problem
+    model: CpModel
+    starts: dict[int, Gang] = field(default_factory=dict)
+    stops: dict[int, IntVar] = field(default_factory=dict)
+    moves: dict[int, Gang] = field(default_factory=dict)
+    resizes: dict[int, Gang] = field(default_factory=dict)
+    shrinks: dict[int, IntVar] = field(default_factory=dict)
+    grows: dict[int, IntVar] = field(default_factory=dict)
+    typed: dict[tuple[int, int, bool], IntVar] = field(default_factory=dict)
+
+    def minimum_after(self, job: RoundJob) -> Linear:
+        """Return the GPUs of the job's minimum that run after the plan."""
+        if not job.running:
+            return job.minimum * self.starts[job.index].active if job.index in self.starts else 0
+        kept = min(job.minimum, job.size_now)
+        return kept - kept * self.stops[job.index] if job.index in self.stops else kept
+
+    def above_after(self, job: RoundJob) -> Linear:
+        """Return the GPUs above the job's minimum that run after the plan."""
+        if not job.running:
+            if job.index not in self.starts or not job.elastic:
+                return 0
+            gang = self.starts[job.index]
+            return gang.size - job.minimum * gang.active
+        extra = max(0, job.size_now - job.minimum)
+        if job.index not in self.stops and job.index not in self.resizes:
+            return extra
+        total: Linear = extra
+        if job.index in self.stops:
+            total = total - extra * self.stops[job.index]
+        if job.index in self.resizes:
+            gang = self.resizes[job.index]
+            total = total + gang.size - job.size_now * gang.active
+        return total
+
+    def varies(self, job: RoundJob) -> bool:
+        """Return whether what the job holds after the plan is open."""
+        j = job.index
+        return j in self.starts or j in self.stops or j in self.resizes
+
+    def stays_put(self, job: RoundJob) -> list[IntVar]:
+        """Return literals, at most one of which is true: how a running job changes."""
+        j = job.index
+        changes = [self.stops[j]] if j in self.stops else []
+        changes += [self.moves[j].active] if j in self.moves else []
+        changes += [self.shrinks[j]] if j in self.shrinks else []
+        return changes + ([self.grows[j]] if j in self.grows else [])
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which jobs a model may touch: everything by default."""
+
+    starts: frozenset[int]
+    stops: frozenset[int]
+    moves: frozenset[int]
+    resizes: frozenset[int]
+
+
+def full_scope(problem: Problem) -> Scope:
+    """Return the scope of the exact model: every start, and every stop, move and resize that could have a reason."""
+    queued = [job for job in problem.queued if job.can_ever_run]
+    growing = [job for job in problem.running if job.elastic and job.size_now < job.maximum]
+    movers = [job for job in problem.running if job.movable]
+    takers = [*queued, *growing, *movers]
+    stops, shrinks = set(), set()
+    for job in problem.running:
+        if job.stoppable and any(
+            has_right(problem, t, job, Change.STOP, EVERYTHING) for t in takers if t.index != job.index
+        ):
+            stops.add(job.index)
+        if job.resizable and (
+            job.size_now < job.maximum
+            or any(has_right(problem, t, job, Change.SHRINK, EVERYTHING) for t in takers if t.index != job.index)
+        ):
+            shrinks.add(job.index)
+    reasons_to_move = bool(queued or growing)
+    moves = {
+        job.index for job in movers if reasons_to_move or problem.loss_now[job.index] > job.costs.move
+    }
+    return Scope(frozenset(job.index for job in queued), frozenset(stops), frozenset(moves), frozenset(shrinks))
+
+
+def add_decisions(problem: Problem, model: CpModel, scope: Scope) -> Decisions:
+    """Add the variables of every job in scope."""
+    decisions = Decisions(problem, model)
+    most_free = _most_free(problem, scope)
+    for j in sorted(scope.starts):
+        job = problem.jobs[j]
+        candidates = candidates_of(problem, job, most_free, {})
+        if sum(candidates.values()) >= job.minimum:
+            active = model.new_bool_var(f"start {job.job.id}")
+            decisions.starts[j] = add_gang(model, problem, job, str(job.job.id), active, candidates, job.sizes)
+    for j in sorted(scope.stops):
+        decisions.stops[j] = model.new_bool_var(f"stop {problem.jobs[j].job.id}")
+    for j in sorted(scope.moves):
+        _add_move(problem, model, decisions, problem.jobs[j], most_free)
+    for j in sorted(scope.resizes):
+        _add_resize(problem, model, decisions, problem.jobs[j], most_free)
+    for job in problem.running:
+        changes = decisions.stays_put(job)
+        if len(changes) > 1:
+            model.add_at_most_one(changes)
+    return decisions
+
+
+def _most_free(problem: Problem, scope: Scope) -> list[int]:
+    """Return, for each node, the GPUs that could be free there if everything in scope left it."""
+    most = problem.nodes.free.tolist()
+    for j in scope.stops | scope.moves | scope.resizes:
+        for n, count in problem.jobs[j].spread_now:
+            most[n] += count
+    return [min(a, int(b)) for a, b in zip(most, problem.nodes.capacity, strict=True)]
+
+
+def candidates_of(problem: Problem, job: RoundJob, most_free: list[int], own: Mapping[int, int]) -> dict[int, int]:
+    """Return the nodes that could hold part of the job, and the most GPUs that each could give it."""
+    found = {}
+    for n in [int(n) for n in job.nodes.nonzero()[0]] + [n for n in own if not job.nodes[n]]:
+        room = min(most_free[n], job.maximum) if job.nodes[n] else own[n]
+        if job.cut is Cut.PER_NODE:
+            room = job.unit if room >= job.unit else 0
+        elif job.cut is Cut.PER_TASK:
+            room = room // job.unit * job.unit
+        elif job.cut is Cut.WHOLE_NODES:
+            room = room if room >= int(problem.nodes.capacity[n]) > 0 else 0
+        elif room < job.minimum:
+            room = 0
+        if job.type_speed[int(problem.nodes.gpu_type[n])] <= 0:
+            room = 0
+        if room:
+            found[n] = room
+    return found
+
+
+def _add_move(problem: Problem, model: CpModel, decisions: Decisions, job: RoundJob, most_free: list[int]) -> None:
+    own = {n: count for n, count in job.spread_now if not _would_break_cut(problem, job, n, count)}
+    candidates = candidates_of(problem, job, most_free, own)
+    if sum(candidates.values()) < job.size_now or candidates.keys() <= own.keys():
+        return
+    active = model.new_bool_var(f"move {job.job.id}")
+    gang = add_gang(model, problem, job, f"{job.job.id}'", active, candidates, (job.size_now,))
+    decisions.moves[job.index] = gang
+    # A move leaves the present placement: on some node it has less than now.
+    less = []
+    for n, count in job.spread_now:
+        if n not in gang.gpus:
+            return
+        literal = model.new_bool_var(f"{job.job.id} leaves {n}")
+        model.add(gang.gpus[n] <= count - 1).only_enforce_if(literal)
+        less.append(literal)
+    model.add_bool_or([~active, *less])
+
+
+def _would_break_cut(problem: Problem, job: RoundJob, n: int, count: int) -> bool:
+    if job.cut is Cut.PER_NODE:
+        return count != job.unit
+    if job.cut is Cut.PER_TASK:
+        return count % job.unit != 0
+    return job.cut is Cut.WHOLE_NODES and count != int(problem.nodes.capacity[n])
+
+
+def _add_resize(problem: Problem, model: CpModel, decisions: Decisions, job: RoundJob, most_free: list[int]) -> None:
+    """A resize keeps where the job is: a shrunk job gains on no node, a grown one loses on none."""
+    now = dict(job.spread_now)
+    if any(_would_break_cut(problem, job, n, count) for n, count in now.items()):
+        return
+    candidates = candidates_of(problem, job, most_free, now)
+    if not now.keys() <= candidates.keys():
+        return
+    sizes = [size for size in job.sizes if size != job.size_now]
+    active = model.new_bool_var(f"resize {job.job.id}")
+    gang = add_gang(model, problem, job, f"{job.job.id}*", active, candidates, sizes)
+    shrink = model.new_bool_var(f"shrink {job.job.id}")
+    grow = model.new_bool_var(f"grow {job.job.id}")
+    model.add(shrink + grow == active)
+    for n, gpus in gang.gpus.items():
+        if not isinstance(gpus, int):
+            model.add(gpus <= now.get(n, 0)).only_enforce_if(shrink)
+            if n in now:
+                model.add(gpus >= now[n]).only_enforce_if(grow)
+    if not job.job.preemptible or min(sizes) > job.size_now:
+        model.add(shrink == 0)
+    if len(sizes) == 1:
+        model.add((grow if sizes[0] < job.size_now else shrink) == 0)
+    else:
+        model.add(gang.size <= job.size_now).only_enforce_if(shrink)
+        model.add(gang.size >= job.size_now).only_enforce_if(grow)
+    decisions.resizes[job.index] = gang
+    decisions.shrinks[job.index], decisions.grows[job.index] = shrink, grow
+

@@ -1,0 +1,81 @@
+"""Running CP-SAT: one objective after another on one model, each fixed before the next, inside one budget."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ortools.sat.python import cp_model
+from ortools.sat.python.cp_model import CpModel, CpSolver
+
+from optsched.errors import SolverFailed
+from optsched.solve.cpsat.terms import Linear
+from optsched.solve.result import Spent
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """The value reached (None: no solution in time), the bound that no solution passes, and whether they meet."""
+
+    value: int | None
+    bound: int
+    optimal: bool
+
+
+class Stages:
+    """Solves stage after stage; the last solution found is the hint of the next stage and the answer in the end."""
+
+    def __init__(self, model: CpModel, spent: Spent) -> None:
+        self.model, self.spent = model, spent
+        self.solution: list[int] | None = None
+
+    def maximize(self, objective: Linear, share: float) -> StageResult:
+        """Maximise within `share` (0..1] of what is left of the budget."""
+        return self._run(objective, share, maximize=True)
+
+    def minimize(self, objective: Linear, share: float) -> StageResult:
+        """Minimise within `share` (0..1] of what is left of the budget."""
+        return self._run(objective, share, maximize=False)
+
+    def value(self, expression: Linear) -> int:
+        """Return an expression's value in the last solution."""
+        return expression if isinstance(expression, int) else int(self._solver.value(expression))
+
+    def _run(self, objective: Linear, share: float, *, maximize: bool) -> StageResult:
+        if isinstance(objective, int):
+            return StageResult(objective, objective, True)
+        model, spent = self.model, self.spent
+        if self.solution is not None:
+            model.clear_hints()  # type: ignore[no-untyped-call]
+            for index, value in enumerate(self.solution):
+                model.add_hint(model.get_int_var_from_proto_index(index), value)
+        (model.maximize if maximize else model.minimize)(objective)
+        solver = CpSolver()
+        parameters = solver.parameters
+        parameters.random_seed = spent.budget.seed
+        parameters.num_workers = spent.budget.workers
+        parameters.max_time_in_seconds = max(0.01, spent.wall_left_s * share)
+        left = spent.deterministic_left_s
+        if left is not None:
+            parameters.max_deterministic_time = max(1e-6, left * share)
+            parameters.num_workers = 1
+        status = solver.solve(model)
+        spent.deterministic_s += solver.response_proto.deterministic_time
+        if status in (cp_model.INFEASIBLE, cp_model.MODEL_INVALID):
+            raise SolverFailed(f"CP-SAT says {solver.status_name(status)}: {model.validate()[:200]}")
+        worst = 2**62 if maximize else -(2**62)
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            bound = solver.best_objective_bound
+            return StageResult(None, _whole(bound, worst, maximize=maximize), False)
+        self._solver = solver
+        self.solution = list(solver.response_proto.solution)
+        bound = _whole(solver.best_objective_bound, worst, maximize=maximize)
+        value = round(solver.objective_value)
+        return StageResult(value, value if status == cp_model.OPTIMAL else bound, status == cp_model.OPTIMAL)
+
+
+def _whole(bound: float, worst: int, *, maximize: bool) -> int:
+    """Return a bound as a whole number, rounded to the safe side."""
+    if not math.isfinite(bound) or abs(bound) > 2**61:
+        return worst
+    return math.floor(bound + 1e-6) if maximize else math.ceil(bound - 1e-6)

@@ -1,0 +1,181 @@
+"""The exact solver: one CP-SAT model of the whole round, in stages (strict) or as one sum (weighted)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ortools.sat.python.cp_model import CpModel
+
+from optsched.clock import Clock
+from optsched.rounds.assignment import Assignment
+from optsched.rounds.problem import Problem
+from optsched.rounds.score import score
+from optsched.solve.cpsat import objective
+from optsched.solve.cpsat.claims import Claims
+from optsched.solve.cpsat.constraints import (
+    Pairs,
+    add_ceilings,
+    add_floors,
+    add_grants,
+    add_holds,
+    add_payment,
+    add_stop_limit,
+)
+from optsched.solve.cpsat.decisions import Decisions, Scope, add_decisions, full_scope
+from optsched.solve.cpsat.flows import Flows, add_flows
+from optsched.solve.cpsat.hints import add_hint, assignment_of
+from optsched.solve.cpsat.stages import Stages
+from optsched.solve.cpsat.symmetry import order_equal_jobs
+from optsched.solve.cpsat.terms import Linear
+from optsched.solve.result import Budget, Result, Spent
+from optsched.values.profile import PriorityMode
+
+RANK_SHARE = 0.5
+"""The share of what is left of the budget that one rank may use; the bill comes last and gets all that remains."""
+
+
+class ExactSolver:
+    """Solves the round as a whole; meant for up to about 64 nodes, and what every other solver is held against."""
+
+    def __init__(self, scope: Callable[[Problem], Scope] = full_scope) -> None:
+        self._scope = scope
+
+    def solve(self, problem: Problem, hint: Assignment, budget: Budget, clock: Clock) -> Result:
+        """Return the best assignment found, with bounds for everything in scope; at worst the hint."""
+        spent = Spent(budget, clock)
+        model = ExactModel(problem, self._scope(problem))
+        model.hint(hint)
+        if problem.profile.priority_mode is PriorityMode.WEIGHTED:
+            return model.solve_weighted(hint, spent)
+        return model.solve_strict(hint, spent)
+
+
+class ExactModel:
+    """The CP-SAT model of a round."""
+
+    def __init__(self, problem: Problem, scope: Scope) -> None:
+        self.problem = problem
+        self.model = CpModel()
+        self.decisions: Decisions = add_decisions(problem, self.model, scope)
+        self.claims = Claims(problem, self.decisions)
+        self.flows: Flows = add_flows(problem, self.decisions, self.claims)
+        self.pairs = Pairs(problem, self.decisions, self.claims, self.flows)
+        add_ceilings(problem, self.decisions, self.claims)
+        add_stop_limit(problem, self.decisions)
+        add_floors(problem, self.decisions, self.claims, self.pairs)
+        add_payment(problem, self.decisions, self.pairs)
+        add_holds(problem, self.decisions, self.flows)
+        add_grants(problem, self.decisions, self.flows)
+        order_equal_jobs(problem, self.decisions)
+        self.ladder = objective.add_ladder(problem, self.decisions, self.claims)
+        self.bill = objective.bill(problem, self.decisions, self.pairs, self.flows)
+
+    def hint(self, assignment: Assignment) -> None:
+        """Start the search from an assignment."""
+        add_hint(self.decisions, assignment)
+
+    def solve_strict(self, hint: Assignment, spent: Spent) -> Result:
+        """Solve rank by rank, then who stays and who is older, then the bill."""
+        problem, model = self.problem, self.model
+        stages = Stages(model, spent)
+        priorities = len(problem.priorities)
+        bounds: list[int | None] = []
+        open_rank = False
+        for row in range(8 * priorities):
+            goal = self.ladder.stage(row, priorities)
+            result = stages.maximize(goal, RANK_SHARE)
+            if result.value is None:
+                return _from_hint(problem, hint, bounds, spent)
+            bounds.append(None if open_rank else result.bound)
+            open_rank = open_rank or not result.optimal
+            if not isinstance(goal, int):
+                model.add(goal >= result.value)
+        stays = objective.stay(problem, self.decisions)
+        older = objective.age(problem, self.decisions)
+        most_age = 1 + sum(job.minimum * job.ahead_of for job in problem.queued)
+        tie = stages.maximize(older - most_age * stays, RANK_SHARE)
+        if tie.value is None:
+            return _from_hint(problem, hint, bounds, spent)
+        if not isinstance(older, int) or not isinstance(stays, int):
+            model.add(older - most_age * stays >= tie.value)
+        bill = stages.minimize(self.bill, 1.0)
+        if stages.solution is None:
+            assignment = Assignment()
+        else:
+            assignment = assignment_of(problem, self.decisions, stages)
+        proven = not open_rank and tie.optimal and bill.optimal
+        return Result(
+            assignment=assignment,
+            row_bounds=_per_row(problem, assignment, bounds, priorities),
+            bill_bound=bill.bound if bill.bound > -(2**61) else 0,
+            proven=proven,
+            deterministic_s=spent.deterministic_s,
+        )
+
+    def solve_weighted(self, hint: Assignment, spent: Spent) -> Result:
+        """Solve the one sum of the weighted mode."""
+        problem = self.problem
+        stages = Stages(self.model, spent)
+        worth = self._worth()
+        result = stages.maximize(worth, 1.0)
+        if result.value is None:
+            return Result(hint, weighted_bound=result.bound, deterministic_s=spent.deterministic_s)
+        assignment = Assignment() if stages.solution is None else assignment_of(problem, self.decisions, stages)
+        return Result(
+            assignment=assignment,
+            weighted_bound=result.bound,
+            proven=result.optimal,
+            deterministic_s=spent.deterministic_s,
+        )
+
+    def _worth(self) -> Linear:
+        """Return the weighted sum in thousandths of GPU-seconds."""
+        problem = self.problem
+        priorities, horizon = len(problem.priorities), problem.horizon_s
+        weights = problem.row_weight_milli.reshape(2, 4, priorities).transpose(1, 0, 2).reshape(4, 2 * priorities)
+        through = self.ladder.through
+        worth: Linear = -1000 * self.bill
+        # A sum through a tier is worth what its weight exceeds the next tier's by; the deadline tier stands by itself.
+        exceeds = [weights[0], weights[1] - weights[2], weights[2] - weights[3], weights[3]]
+        for tier, along in enumerate(exceeds):
+            for key in range(2 * priorities):
+                here = int(along[key]) - (int(along[key + 1]) if key + 1 < 2 * priorities else 0)
+                if here:
+                    worth = worth + horizon * here * through[tier][key]
+        for j, gang in self.decisions.starts.items():
+            job = problem.jobs[j]
+            if job.aging_milli:
+                worth = worth + horizon * job.aging_milli * job.minimum * gang.active
+        return worth
+
+
+def _from_hint(problem: Problem, hint: Assignment, bounds: list[int | None], spent: Spent) -> Result:
+    """Return the hint as the answer, with what was proven before time ran out."""
+    missing = 8 * len(problem.priorities) - len(bounds)
+    note = "no solution in time"
+    return Result(hint, (*bounds, *(None for _ in range(missing))), deterministic_s=spent.deterministic_s, note=note)
+
+
+def _per_row(
+    problem: Problem, assignment: Assignment, bounds: list[int | None], priorities: int
+) -> tuple[int | None, ...]:
+    """Turn bounds on the stages' sums into bounds on each rank's GPUs."""
+    rows = score(problem, assignment).rows
+    result: list[int | None] = []
+    for row, bound in enumerate(bounds):
+        if bound is None:
+            result.append(None)
+            continue
+        part, rest = divmod(row, 4 * priorities)
+        tier, priority = divmod(rest, priorities)
+        # The sum through a tier counts, at keys up to this one, this tier and (but for deadlines) the tiers above it.
+        tiers = [0] if tier == 0 else list(range(1, tier + 1))
+        counted = [
+            (p * 4 + t) * priorities + q
+            for p in range(part + 1)
+            for t in tiers
+            for q in range(priorities if p < part else priority + 1)
+        ]
+        others = sum(rows[each] for each in counted if each != row)
+        result.append(max(rows[row], bound - others))
+    return tuple(result)
