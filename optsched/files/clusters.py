@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from optsched.files.document import Document
+from optsched.files.fields import ID_PATTERN, ID_RULE
 from optsched.files.groups import MAX_NODES, expand_group
 from optsched.files.profiles import find_file, note_duplicates, read_other
 from optsched.files.report import Report, Scope, known, listed, show
@@ -58,7 +60,7 @@ def _cluster(data: object, scope: Scope, name: str) -> tuple[Cluster, set[str]] 
             )
     fabrics = _fabrics(read.fabrics, scope.at("fabrics"))
     nodes: list[Node] = []
-    places: dict[str, str] = {}
+    places: dict[str, Scope] = {}
     for index, group in validate_list(scope.at("groups"), GroupIn, read.groups):
         here = scope.at("groups", index)
         made = _unique(expand_group(group, levels, here), here, places)
@@ -73,9 +75,9 @@ def _cluster(data: object, scope: Scope, name: str) -> tuple[Cluster, set[str]] 
         node = build_node(entry)
         check_node(node, known_levels, levels, fabrics, here)
         if node.id in places:
-            here.fault(f"the node id is given twice, first at {places[node.id]}", "each node id once", "id")
+            here.fault(f"the node id is given twice, first at {places[node.id].name}", "each node id once", "id")
             continue
-        places[node.id] = here.name
+        places[node.id] = here
         nodes.append(node)
     if len(nodes) > MAX_NODES:
         scope.fault(f"has {len(nodes):,} nodes", f"at most {MAX_NODES:,}", "nodes")
@@ -83,15 +85,15 @@ def _cluster(data: object, scope: Scope, name: str) -> tuple[Cluster, set[str]] 
     return Cluster(tuple(nodes), levels, fabrics, read.name or name), ids_of(read.nodes)
 
 
-def _unique(nodes: Iterable[Node], scope: Scope, places: dict[str, str]) -> list[Node]:
+def _unique(nodes: Iterable[Node], scope: Scope, places: dict[str, Scope]) -> list[Node]:
     made: list[Node] = []
     for node in nodes:
         if node.id in places:
-            wrong = f"makes the node id {show(node.id)} again, first made at {places[node.id]}"
+            wrong = f"makes the node id {show(node.id)} again, first made at {places[node.id].name}"
             scope.fault(wrong, "a prefix for each group that keeps the ids apart", "prefix")
             break
         made.append(node)
-    places.update((node.id, scope.name) for node in made)
+    places.update((node.id, scope) for node in made)
     return made
 
 
@@ -158,8 +160,10 @@ def _fabrics(data: object, scope: Scope) -> dict[str, Fabric]:
     fabrics: dict[str, Fabric] = {}
     for name, entry in data.items():
         here = scope.at(name)
-        if (read := validate(here, FabricIn, entry)) is not None:
-            fabrics[str(name)] = _fabric(read, here)
+        if not isinstance(name, str) or not re.fullmatch(ID_PATTERN, name):
+            here.fault(f"given the name {show(name)}", ID_RULE)
+        elif (read := validate(here, FabricIn, entry)) is not None:
+            fabrics[name] = _fabric(read, here)
     return fabrics
 
 

@@ -76,16 +76,18 @@ class Report:
     _documents: list[Document] = field(default_factory=list)
     _warnings: dict[str, list[str]] = field(default_factory=dict)
     _ready: list[Fault] = field(default_factory=list)
+    _touched: set[tuple[int, PathOf]] = field(default_factory=set)
 
     def has(self, document: Document, path: PathOf) -> bool:
         """Whether a fault of the value at `path`, or of something in it, was noted."""
-        return any(raw.document is document and raw.path[: len(path)] == path for raw in self._raw)
+        return (id(document), path) in self._touched
 
     def add(self, document: Document, path: PathOf, wrong: str, allowed: str) -> None:
         """Note a fault of the value at `path`."""
         self.count += 1
         if len(self._raw) < _MAX_KEPT:
             self._raw.append(_Raw(document, path, wrong, allowed))
+            self._touched.update((id(document), path[:depth]) for depth in range(len(path) + 1))
             if document not in self._documents:
                 self._documents.append(document)
 
