@@ -1,21 +1,22 @@
 """What each team is entitled to: its quota first, the rest by weighted dominant resource fairness down the team tree.
 
-Resources are, in this order: one per GPU type (as the caller orders the types), CPUs, memory in GB. A demand class is what
-one team wants on one GPU type: GPUs of it and the CPUs and memory that go with them.
+Resources are, in this order: one per GPU type (as the caller orders the types), CPUs, memory in GB. A demand class is
+what one team wants on one GPU type: GPUs of it and the CPUs and memory that go with them.
 
-1. Every team first has min(demand, quota). Of GPUs, what the quota names: a number of any type is split over the types in
-   proportion to the team's demand, a type that a quota by type does not name has none, and a quota that names no GPUs
-   guarantees none. CPUs and memory go with these GPUs in proportion to the demand, up to the quota where it names them. A
-   team with teams below it has at least what they and its own jobs have, and at least min(demand of all below, quota).
-   Quotas that together exceed the capacity stand as they are.
-2. The rest is filled level by level: the roots share the cluster, then the children of each team share what it was allotted.
-   Always the team with the smallest dominant share (over the whole cluster's capacity) divided by its weight is raised,
-   up to its demand and its limit. A team's own jobs are one more child of weight 1 where it has teams below. Weight 0
-   is given nothing here, and what lies below it shares no more than its quota. What a team was allotted and cannot use (because the teams
-   below want their resources in other proportions) is filled again, a last crumb in order of the weighted shares.
+1. Every team first has min(demand, quota). Of GPUs, what the quota names: a number of any type is split over the types
+   in proportion to the team's demand, a type that a quota by type does not name has none, and a quota that names no
+   GPUs guarantees none. CPUs and memory go with these GPUs in proportion to the demand, up to the quota where it names
+   them. A team with teams below it has at least what they and its own jobs have, and at least min(demand of all below,
+   quota). Quotas that together exceed the capacity stand as they are.
+2. The rest is filled level by level: the roots share the cluster, then the children of each team share what it was
+   allotted. Always the team with the smallest dominant share (over the whole cluster's capacity) divided by its weight
+   is raised, up to its demand and its limit. A team's own jobs are one more child of weight 1 where it has teams below.
+   Weight 0 is given nothing here, and what lies below it shares no more than its quota. What a team was allotted and
+   cannot use (because the teams below want their resources in other proportions) is filled again, a last crumb in order
+   of the weighted shares.
 
-Ghodsi et al., "Dominant Resource Fairness", NSDI 2011; Bhattacharya et al., "Hierarchical Scheduling for Diverse Datacenter
-Workloads", SoCC 2013.
+Ghodsi et al., "Dominant Resource Fairness", NSDI 2011; Bhattacharya et al., "Hierarchical Scheduling for Diverse
+Datacenter Workloads", SoCC 2013.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ __all__ = [
 ]
 
 PASSES = 3
-"""How often the tree is filled. One pass is enough where neither CPUs, memory nor limits over several types stop teams; then
-each further one leaves about a tenth, and what is left after the last (some 0.1 % of the cluster) is handed out in order."""
+"""How often the tree is filled. One pass is enough where neither CPUs, memory nor limits over several types stop teams;
+then each further one leaves about a tenth, and what is left after the last (some 0.1 % of the cluster) is handed out in
+order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +95,9 @@ def entitlements(
     quota: Sequence[Amounts | None],
     limit: Sequence[Amounts | None],
 ) -> Entitlements:
-    """Return every team's entitlement; `capacity` (R,) is what healthy nodes have, `quota` and `limit` follow the teams.
+    """Return every team's entitlement.
 
-    Demand classes must count only jobs, running and queued, that healthy nodes could run.
+    `capacity` (R,) is what healthy nodes have; `quota` and `limit` (n each) follow the teams of the tree. Demand classes must count only jobs, running and queued, that healthy nodes could run.
     """
     teams, pools = len(tree.team_ids), len(gpu_types)
     if not teams:
@@ -237,8 +239,8 @@ def _pass(
 ) -> Floats:
     """Fill once down the tree; return what each node with own jobs gets (N, P, R).
 
-    `held` and `missing` (N, P, R) are set at the nodes with own jobs only. `quotas` (n, R + 1) are those that may lift what
-    a team with teams below it starts from; None: what the nodes hold is what counts.
+    `held` and `missing` (N, P, R) are set at the nodes with own jobs only. `quotas` (n, R + 1) are those that may lift
+    what a team with teams below it starts from; None: what the nodes hold is what counts.
     """
     holds, wants = held.copy(), missing.copy()
     for depth in reversed(tree.depths):

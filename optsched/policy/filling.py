@@ -1,11 +1,11 @@
 """Progressive filling inside boxes: exact, event by event, for many independent groups at once.
 
 A group shares one box of resources. Each of its entities holds something already, and raises its holding along its
-remaining demand. The water level t of a group rises; an entity of weight w may hold a dominant share of at most w * t. So
-the fraction of its remaining demand that it has at level t is the lowest of a few straight lines in t, and everything
-that changes a slope (an entity that comes in, another resource that becomes dominant, a demand that is met) happens at
-a level that can be computed. Between two such levels all is linear: the level at which the box is full is found by a
-binary search over them and one interpolation.
+remaining demand. The water level t of a group rises; an entity of weight w may hold a dominant share of at most w * t.
+So the fraction of its remaining demand that it has at level t is the lowest of a few straight lines in t, and
+everything that changes a slope (an entity that comes in, another resource that becomes dominant, a demand that is met)
+happens at a level that can be computed. Between two such levels all is linear: the level at which the box is full is
+found by a binary search over them and one interpolation.
 
 Weighted dominant shares: Ghodsi et al., "Dominant Resource Fairness", NSDI 2011.
 """
@@ -57,11 +57,11 @@ def fill(
 ) -> Floats:
     """Fill the boxes and return what each entity is given of each of its classes, (E, P, R).
 
-    `capacity` (R,) is the cluster's, over which dominant shares are taken; `box` (G, R) is what a group may hold in all, of
-    which its entities hold `held` (E, R). `wanted` (E, P, R) is what they want more, by class: a class is raised in
-    proportion to its vector, all classes of an entity by the same fraction of what they want. `bound` (E, 3) is the most
-    that an entity may hold of GPUs of any type, CPUs and memory. A class stops for good when a resource that it needs is
-    exhausted, the other classes of its entity go on. Weight 0 is given nothing.
+    `capacity` (R,) is the cluster's, over which dominant shares are taken; `box` (G, R) is what a group may hold in
+    all, of which its entities hold `held` (E, R). `wanted` (E, P, R) is what they want more, by class: a class is
+    raised in proportion to its vector, all classes of an entity by the same fraction of what they want. `bound` (E, 3)
+    is the most that an entity may hold of GPUs of any type, CPUs and memory. A class stops for good when a resource
+    that it needs is exhausted, the other classes of its entity go on. Weight 0 is given nothing.
     """
     tolerance = TOLERANCE * np.maximum(capacity, 1.0)
     tolerance3 = pooled(tolerance)
@@ -141,7 +141,7 @@ class _Lines:
 def _raise_level(lines: _Lines, group: Group, slack: Floats, step: Floats) -> tuple[Floats, Bools]:
     """Raise every group's level until a resource of its box is full or all its entities have stopped.
 
-    Returns the fraction (E,) of `step` (E, R) that each entity gets, and which resources of which boxes are full (G, R).
+    Returns the fraction (E,) of `step` (E, R) that each entity gets, and which resources of the boxes are full (G, R).
     """
     levels = lines.events()
 

@@ -8,7 +8,7 @@ from optsched.policy.filling import Floats
 
 
 def dominant_share(usage: Floats, capacity: Floats) -> Floats:
-    """Return the largest fraction usage / capacity over the resources (the last axis); one without capacity is no share."""
+    """Return the largest usage / capacity over the resources (the last axis); one without capacity is no share."""
     fraction = np.divide(usage, capacity, out=np.zeros(np.shape(usage)), where=capacity > 0)
     return np.asarray(fraction.max(axis=-1, initial=0.0))
 

@@ -15,7 +15,7 @@ from optsched.values.team import Team
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """The tree nodes of one depth, sorted by their parent: `nodes` (E,), the parent of each group (G,), -1 at the roots."""
+    """The tree nodes (E,) of one depth, sorted by their parent; `parents` (G,) of each group, -1 at the roots."""
 
     nodes: Ints
     parents: Ints
@@ -26,8 +26,8 @@ class Depth:
 class TeamTree:
     """The teams as arrays, n of them, in the order in which they were given.
 
-    `parent` (n,) is an index or -1 for a root, `weight` (n,) >= 0, `order` lists all teams, each after the teams below it.
-    For another weighting (say, by past usage) use `dataclasses.replace(tree, weight=...)`.
+    `parent` (n,) is an index or -1 for a root, `weight` (n,) >= 0, `order` lists all teams, each after the teams below
+    it. For another weighting (say, by past usage) use `dataclasses.replace(tree, weight=...)`.
     """
 
     team_ids: tuple[TeamId, ...]
@@ -35,7 +35,7 @@ class TeamTree:
     weight: Floats
     order: Ints
     own_node: Ints
-    """(n,) the tree node that stands for a team's own jobs: the team itself, or an extra child where others are below."""
+    """(n,) the tree node that stands for a team's own jobs: itself, or an extra child where others are below."""
     node_parent: Ints
     """(N,) parents among the N >= n tree nodes, the first n of which are the teams."""
     depths: tuple[Depth, ...]

@@ -101,8 +101,8 @@ def test_a_teams_own_jobs_are_one_more_child_of_weight_1():
 
 def test_a_share_of_a_scarce_type_is_a_dominant_share():
     # 8 of type 0, 32 of type 1. a wants only type 0, b only type 1, c both, half and half.
-    # Type 0: level t = a/8 = c0/8: a = c0 = 4 (share 1/2), then type 0 is gone. c's classes rise together, so it has 4 of
-    # type 1 by then, share 1/2 by type 0. c goes on with type 1: up to 16 (1/2) its share does not grow; b has 16. All gone.
+    # Type 0: a/8 = c/8 at 4 and 4 (share 1/2), then it is gone. c's classes rise together, so it has 4 of type 1 by
+    # then. It goes on with type 1: up to 16 (1/2 again) its share does not grow; b has 16 at that level. All gone.
     case = Case([8, 32, 0, 0], types=2).team("a", [99, 0, 0, 0]).team("b", [0, 99, 0, 0])
     result = case.team("c", [50, 0, 0, 0], [0, 50, 0, 0]).solve()
     assert result.gpus.tolist() == [[4, 0], [0, 16], [4, 16]]

@@ -1,0 +1,49 @@
+# Everything runs in .venv, made from requirements.lock. PYTHON is any Python from 3.11 on that has venv.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+SNAPSHOT ?= optsched/examples/philly-busy.json.gz
+
+.PHONY: help run test lint bench lock clean
+
+help:
+	@echo "make run    plan one round of a busy real cluster (SNAPSHOT=... for your own)"
+	@echo "make test   run the tests"
+	@echo "make lint   style, types, layers"
+	@echo "make bench  time the benchmark rounds"
+	@echo "make lock   resolve the dependencies anew into requirements.lock"
+
+# A second call finds the stamp newer than what it was made from, and does nothing.
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "optsched needs Python 3.11 or later: make PYTHON=...")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+run: $(READY)
+	$(BIN)/optsched plan $(SNAPSHOT)
+
+test: $(READY)
+	$(BIN)/python -m pytest -n 2 $(TESTS)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict
+	$(BIN)/lint-imports
+
+bench: $(READY)
+	$(BIN)/python -m pytest benchmarks -p no:xdist --benchmark-only
+
+lock:
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip install --quiet --disable-pip-version-check "uv>=0.5,<1"
+	$(VENV)-lock/bin/uv pip compile --quiet --universal --fork-strategy fewest --python-version 3.11 --extra dev --no-header \
+	    --no-emit-index-url --no-emit-find-links --output-file requirements.lock pyproject.toml
+	rm -rf $(VENV)-lock
+
+clean:
+	rm -rf $(VENV) $(VENV)-lock build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .benchmarks
