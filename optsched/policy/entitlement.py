@@ -97,7 +97,7 @@ def entitlements(
 ) -> Entitlements:
     """Return every team's entitlement.
 
-    `capacity` (R,) is what healthy nodes have; `quota` and `limit` (n each) follow the teams of the tree. Demand classes
+    `capacity` (R,) is what healthy nodes have; `quota` and `limit` follow the teams of the tree. Demand classes
     must count only jobs, running and queued, that healthy nodes could run.
     """
     teams, pools = len(tree.team_ids), len(gpu_types)
