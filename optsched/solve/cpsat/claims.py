@@ -7,8 +7,8 @@ from ortools.sat.python.cp_model import CpModel, IntVar
 from optsched.rounds.problem import Item, Problem, RoundJob, What
 from optsched.rounds.score import gpu_type_of
 from optsched.solve.cpsat.decisions import Decisions
-from optsched.solve.cpsat.terms import Linear, total
 from optsched.solve.cpsat.gang import Gang
+from optsched.solve.cpsat.terms import Linear, total
 
 
 class Claims:

@@ -13,8 +13,8 @@ from optsched.rounds.problem import UNLIMITED, Problem, RoundJob
 from optsched.rounds.rights import exempt
 from optsched.solve.cpsat.claims import Claims
 from optsched.solve.cpsat.decisions import Decisions
-from optsched.solve.cpsat.terms import Linear, total
 from optsched.solve.cpsat.flows import Flows, Group, right_literal
+from optsched.solve.cpsat.terms import Linear, total
 
 
 class Pairs:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from ortools.sat.python.cp_model import CpModel, IntVar
 
+from optsched.rounds.assignment import Change
 from optsched.rounds.problem import Cut, Problem, RoundJob
 from optsched.rounds.rights import EVERYTHING, has_right
-from optsched.rounds.assignment import Change
 from optsched.solve.cpsat.gang import Gang, add_gang
 from optsched.solve.cpsat.terms import Linear
 

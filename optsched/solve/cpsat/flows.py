@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from ortools.sat.python.cp_model import IntVar
 
 from optsched.rounds.assignment import Change
-from optsched.rounds.problem import Problem, RoundJob, UNLIMITED
+from optsched.rounds.problem import UNLIMITED, Problem, RoundJob
 from optsched.rounds.rights import EVERYTHING, NOTHING, Claim, has_right
 from optsched.solve.cpsat.claims import Claims
 from optsched.solve.cpsat.decisions import Decisions
-from optsched.solve.cpsat.terms import Linear, total
 from optsched.solve.cpsat.gang import Gang
+from optsched.solve.cpsat.terms import Linear, total
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.rounds.problem import Problem, RoundJob
+from optsched.rounds.problem import Item, Problem, RoundJob, What
 from optsched.solve.cpsat.claims import Claims
 from optsched.solve.cpsat.constraints import Pairs, drain_costs
 from optsched.solve.cpsat.decisions import Decisions
-from optsched.solve.cpsat.terms import Linear, total
 from optsched.solve.cpsat.flows import Flows
-from optsched.rounds.problem import Item, What
+from optsched.solve.cpsat.terms import Linear, total
 
 DEADLINE, GUARANTEED, ENTITLED, ALL = range(4)
 

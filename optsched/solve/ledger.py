@@ -1,0 +1,180 @@
+"""The running account of a plan in the making: what is free, what teams use, what ceilings still allow."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from optsched.rounds.check import amount_of
+from optsched.rounds.line import Use, fits_line, rows_by_team, use_of
+from optsched.rounds.problem import Hold, Ints, Item, Problem, RoundJob, Spread, What
+from optsched.rounds.score import gpu_type_of, size_of
+
+
+class Ledger:
+    """Books starts, stops and growth against a problem; arrays `gpus`, `cpus_u`, `memory_u` are what is free per node (N,).
+
+    What stopped jobs leave over is not free for others in this round: only takers with a right over them may have it.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.gpus = problem.nodes.free.copy()
+        self.cpus_u = problem.nodes.cpus_free_u.copy()
+        self.memory_u = problem.nodes.memory_free_u.copy()
+        self.changed: dict[int, Spread] = {}
+        self.stopped: set[int] = set()
+        running = [(job, gpu_type_of(problem, job.spread_now)) for job in problem.running if job.size_now]
+        shape = (len(problem.team_names), len(problem.priorities), len(problem.gpu_types))
+        self.line = use_of(shape, [(job.line_team, job, job.size_now, y) for job, y in running])
+        self.claim = use_of(shape, [(job.claim_team, job, job.size_now, y) for job, y in running])
+        self._rows = rows_by_team(problem.lines, self.line.gpus, np.arange(shape[0]), problem.deadline_team)
+        self._stale: set[int] = set()
+        self.claims: list[tuple[int, int, tuple[Item, ...]]] = []
+        self.held = [
+            sum(amount_of(problem, problem.jobs[j], problem.jobs[j].spread_now, c.item) for j in c.jobs)
+            for c in problem.ceilings
+        ]
+        self._ceilings_of: dict[int, list[int]] = defaultdict(list)
+        for index, ceiling in enumerate(problem.ceilings):
+            for j in ceiling.jobs:
+                self._ceilings_of[j].append(index)
+        self.granted = [self._granted(index) for index in range(len(problem.domain_holds))]
+
+    def _granted(self, index: int) -> int:
+        """Return how many GPUs a grant still keeps from others."""
+        hold = self.problem.domain_holds[index]
+        inside = set(hold.nodes)
+        used = sum(count for j in hold.grantees for n, count in self.problem.jobs[j].spread_now if n in inside)
+        return max(0, hold.gpus - used)
+
+    def holds_on(self, job: RoundJob) -> list[Hold]:
+        """Return the holds that bind the job now."""
+        return [
+            hold
+            for hold in self.problem.holds
+            if job.index in hold.binds and (hold.unless is None or hold.unless not in self.changed)
+        ]
+
+    def free_for(self, job: RoundJob) -> Ints:
+        """Return the GPUs per node that are free for this job, holds and grants taken off, shape (N,)."""
+        gpus = self.gpus
+        holds = self.holds_on(job)
+        if holds:
+            gpus = gpus.copy()
+            for hold in holds:
+                for n, count in hold.gpus.items():
+                    gpus[n] = max(0, gpus[n] - count)
+        for index, grant in enumerate(self.problem.domain_holds):
+            if job.index in grant.binds and self.granted[index] > 0:
+                inside = np.array(grant.nodes, dtype=np.int64)
+                spare = int(gpus[inside].sum()) - self.granted[index]
+                if spare < job.maximum:
+                    gpus = gpus.copy()
+                    gpus[inside] = 0 if spare < job.minimum else np.minimum(gpus[inside], spare)
+        return gpus
+
+    def blocked_by(self, job: RoundJob, more: int, gpu_type: int) -> int | None:
+        """Return the index of a ceiling that `more` GPUs of the job would exceed, None where none would be."""
+        for index in self._ceilings_of.get(job.index, ()):
+            item = self.problem.ceilings[index].item
+            if item.what is What.GPUS:
+                gain = more if item.gpu_type in (None, gpu_type) else 0
+            else:
+                gain = more * (job.cpus_per_gpu_u if item.what is What.CPUS else job.memory_per_gpu_u)
+            if self.held[index] + gain > item.amount:
+                return index
+        return None
+
+    def keeps_claims(self, job: RoundJob, more: int, gpu_type: int) -> bool:
+        """Return whether `more` GPUs of a job leave everybody inside the line on which a right already used rests."""
+        leaning = [(key, line) for team, key, line in self.claims if team == job.claim_team and key >= job.priority]
+        if not leaning:
+            return True
+        priorities = len(self.problem.priorities)
+        size = size_of(self.changed.get(job.index, job.spread_now))
+        _add(self.claim, job.claim_team, job, size + more, gpu_type, 1, priorities)
+        _add(self.claim, job.claim_team, job, size, gpu_type, -1, priorities)
+        kept = all(fits_line(self.claim, job.claim_team, key, line) for key, line in leaning)
+        _add(self.claim, job.claim_team, job, size + more, gpu_type, -1, priorities)
+        _add(self.claim, job.claim_team, job, size, gpu_type, 1, priorities)
+        return kept
+
+    def start(self, job: RoundJob, spread: Spread) -> None:
+        """Book a start (or the growth of what the job has) in free room."""
+        before = dict(self.changed.get(job.index, job.spread_now))
+        for n, count in spread:
+            gain = count - before.get(n, 0)
+            self.gpus[n] -= gain
+            self.cpus_u[n] -= gain * job.cpus_per_gpu_u
+            self.memory_u[n] -= gain * job.memory_per_gpu_u
+        self.changed[job.index] = spread
+        self._count(job, tuple(sorted(before.items())), spread)
+
+    def start_over(self, job: RoundJob, spread: Spread, victims: list[RoundJob]) -> None:
+        """Book a start in place of victims: it uses what they free first; what it leaves of that stays unused."""
+        freed: dict[int, int] = defaultdict(int)
+        for victim in victims:
+            self.stopped.add(victim.index)
+            self._count(victim, victim.spread_now, ())
+            for n, count in victim.spread_now:
+                freed[n] += count
+                self.cpus_u[n] += count * victim.cpus_per_gpu_u
+                self.memory_u[n] += count * victim.memory_per_gpu_u
+        for n, count in spread:
+            self.gpus[n] -= max(0, count - freed[n])
+            self.cpus_u[n] -= count * job.cpus_per_gpu_u
+            self.memory_u[n] -= count * job.memory_per_gpu_u
+        self.changed[job.index] = spread
+        self._count(job, (), spread)
+
+    def _count(self, job: RoundJob, before: Spread, after: Spread) -> None:
+        gpu_type = gpu_type_of(self.problem, after or before)
+        for team, use in ((job.line_team, self.line), (job.claim_team, self.claim)):
+            for spread, sign in ((before, -1), (after, 1)):
+                _add(use, team, job, size_of(spread), gpu_type, sign, len(self.problem.priorities))
+        self._stale.add(job.line_team)
+        for index in self._ceilings_of.get(job.index, ()):
+            item = self.problem.ceilings[index].item
+            self.held[index] += amount_of(self.problem, job, after, item) - amount_of(self.problem, job, before, item)
+        for index, hold in enumerate(self.problem.domain_holds):
+            if job.index in hold.grantees:
+                inside = set(hold.nodes)
+                gain = sum(c for n, c in after if n in inside) - sum(c for n, c in before if n in inside)
+                self.granted[index] = max(0, self.granted[index] - gain)
+
+    def rows_if(self, starts: RoundJob, size: int, gpu_type: int, victims: list[RoundJob]) -> Ints:
+        """Return the change of every rank's GPUs, shape (8P,), if a job starts and others stop."""
+        teams = sorted({starts.line_team, *(victim.line_team for victim in victims)})
+        place = {team: position for position, team in enumerate(teams)}
+        index = np.array(teams)
+        use = Use(self.line.gpus[index].copy(), self.line.cpus[index].copy(), self.line.memory[index].copy())
+        priorities = len(self.problem.priorities)
+        _add(use, place[starts.line_team], starts, size, gpu_type, 1, priorities)
+        for victim in victims:
+            kind = gpu_type_of(self.problem, victim.spread_now)
+            _add(use, place[victim.line_team], victim, victim.size_now, kind, -1, priorities)
+        rows = rows_by_team(self.problem.lines, use.gpus, index, self.problem.deadline_team)
+        change: Ints = (rows - self._rows_of(index)).sum(axis=0)
+        return change
+
+    def _rows_of(self, teams: Ints) -> Ints:
+        """Return the GPUs of every rank for each of some teams as the plan stands."""
+        stale = np.array([team for team in teams.tolist() if team in self._stale], dtype=np.int64)
+        if len(stale):
+            self._rows[stale] = rows_by_team(
+                self.problem.lines, self.line.gpus[stale], stale, self.problem.deadline_team
+            )
+            self._stale.difference_update(stale.tolist())
+        rows: Ints = self._rows[teams]
+        return rows
+
+
+def _add(use: Use, team: int, job: RoundJob, size: int, gpu_type: int, sign: int, priorities: int) -> None:
+    minimum = min(size, job.minimum)
+    for key, part in ((job.priority, minimum), (priorities + job.priority, size - minimum)):
+        if part:
+            use.gpus[team, key, gpu_type] += sign * part
+            use.cpus[team, key] += sign * part * job.cpus_per_gpu_u
+            use.memory[team, key] += sign * part * job.memory_per_gpu_u
