@@ -41,8 +41,8 @@ ABOUT = {
     "source": (
         "Jobs (submit time, duration, GPUs, virtual cluster): the table in the artifact of Sia (SOSP'23), derived by "
         "its authors from the trace published with Jeon et al., 'Analysis of Large-Scale Multi-Tenant GPU Clusters for "
-        "DNN Training Workloads' (USENIX ATC 2019). Machines (GPUs, GPU memory): the trace's machine list, as repeated by "
-        "Philly-Trace-Scripts. Nodes per virtual cluster: HeliosArtifact."
+        "DNN Training Workloads' (USENIX ATC 2019). Machines (GPUs, GPU memory): the trace's machine list, as repeated "
+        "by Philly-Trace-Scripts. Nodes per virtual cluster: HeliosArtifact."
     ),
     "licence": (
         "The trace's authors provide it 'as is' and ask to cite the paper. The Sia artifact states no licence at its "
