@@ -103,6 +103,15 @@ def test_weighted_mode_weighs_the_bill_against_what_runs():
     assert solve(cheap).score.key == (58000.0,)
 
 
+def test_weighted_mode_counts_waiting_and_puts_growth_last():
+    """A wait of 10 h adds half a class weight per minimum GPU; above the minimum P0 weighs as much as P4 does."""
+    profile = replace(FULL_SPEED, priority_mode=PriorityMode.WEIGHTED)
+    snap = snapshot(nodes(1), [job("c", 2, priority=4000, max_gpus=3, submitted_at=-36000)], profile=profile)
+    r = Round(snap, entitlement={"t": {"": 2}})
+    # 2 GPUs at 16 · 2 (P0, fair), 1 GPU at 1 · 1 (opportunistic), and 2 · 16 · 0.5 for the wait: 81 · 3600
+    assert score_of(r, Plan({"c": {"n0": 3}})).value == 81 * 3600
+
+
 def test_a_team_inside_its_quota_takes_back_what_it_lent():
     """A lower priority is no shield for what lies above another team's quota."""
     teams = [Team("t", quota=Amounts(gpus=4)), Team("u", quota=Amounts(gpus=4))]

@@ -73,18 +73,18 @@ def row_order(r: Round) -> tuple[Row, ...]:
 
 
 def rows_and_value(r: Round, outcome: Mapping) -> tuple[Counter, float]:
-    """Return the GPUs of each row, and Σ rows · w · H."""
+    """Return the GPUs of each row, and Σ rows · w · H + Σ started minimum GPUs · aging · H."""
     rows: Counter = Counter()
-    value = 0.0
     granted = _covered_by_grants(r, outcome) if r.granted else {}
     for team in r.teams:
         jobs = tuple(job for job in r.snapshot.jobs if job.team == team and outcome[job.id][1])
         key = ("team rows", team, tuple((job.id, *outcome[job.id][1:]) for job in jobs))
         if granted or key not in r.cache:
             r.cache[key] = _team_rows(r, team, jobs, outcome, granted)
-        rows.update(r.cache[key][0])
-        value += r.cache[key][1]
-    return +rows, value
+        rows.update(r.cache[key])
+    value = sum(gpus * row_weight(r, row) for row, gpus in rows.items())
+    value += sum(job.min_gpus * aging(r, job) for job in r.queue if outcome[job.id][0] == START)
+    return +rows, value * r.profile.horizon_s
 
 
 def _covered_by_grants(r: Round, outcome: Mapping) -> dict[tuple[str, int], int]:
@@ -104,51 +104,33 @@ def _covered_by_grants(r: Round, outcome: Mapping) -> dict[tuple[str, int], int]
     return covered
 
 
-def _team_rows(r: Round, team: str, jobs: tuple[Job, ...], outcome: Mapping, granted: Mapping) -> tuple[Counter, float]:
-    """Lay a team's GPUs along its line: quota first (a number of any type, or by type), then entitlement (by type).
-
-    Which of its runs of one key stand above a line is not fixed: the better tiers go to those whose wait weighs most.
-    """
+def _team_rows(r: Round, team: str, jobs: tuple[Job, ...], outcome: Mapping, granted: Mapping) -> Counter:
+    """Lay a team's GPUs along its line: quota first (a number of any type, or by type), then entitlement (by type)."""
     rows: Counter = Counter()
-    value = 0.0
     quota = r.teams[team].quota
     any_type = quota.gpus if quota is not None else None
     guaranteed = dict(quota.gpus_by_type) if quota is not None else {}
-    entitled = r.entitlement[team]
     laid: Counter = Counter()
     for part in (MINIMUM, ABOVE):
         for priority in sorted({r.priority(job) for job in jobs}, reverse=True):
             here: Counter = Counter()
-            waits: list[tuple[float, int]] = []
             for job in jobs:
                 if r.priority(job) != priority:
                     continue
                 _, size, gpu_type = outcome[job.id]
                 minimum = r.minimum(job, size)
                 gpus = minimum if part == MINIMUM else size - minimum
-                weight = class_weight(r, priority) * (1 + aging(r, job))
                 if r.near(job):
                     rows[part, DEADLINE, -priority] += gpus
-                    value += gpus * weight * tier_weight(r, DEADLINE)
                     continue
                 outside = granted.get((job.id, part), 0)
                 rows[part, GUARANTEED, -priority] += outside
-                value += outside * weight * tier_weight(r, GUARANTEED)
                 here[gpu_type] += gpus - outside
-                waits.append((weight, gpus - outside))
-            counts = _tiers_at(laid, here, any_type, guaranteed, entitled)
-            waits.sort(reverse=True)
+            counts = _tiers_at(laid, here, any_type, guaranteed, r.entitlement[team])
             for tier, count in zip((GUARANTEED, FAIR, OPPORTUNISTIC), counts, strict=True):
                 rows[part, tier, -priority] += count
-                while count:
-                    weight, gpus = waits.pop(0)
-                    take = min(count, gpus)
-                    value += take * weight * tier_weight(r, tier)
-                    count -= take
-                    if gpus > take:
-                        waits.insert(0, (weight, gpus - take))
             laid.update(here)
-    return +rows, value * r.profile.horizon_s
+    return +rows
 
 
 def _tiers_at(
@@ -180,14 +162,20 @@ def class_weight(r: Round, priority: int) -> float:
     return w0 if p0 == p1 else w0 + (w1 - w0) * (priority - p0) / (p1 - p0)
 
 
-def tier_weight(r: Round, tier: int) -> float:
-    """Return the weight of a tier."""
-    return r.profile.tier_weights.get(TIERS[tier], 1.0)
+def row_weight(r: Round, row: Row) -> float:
+    """Return w of a row: class weight · tier weight; above the minimum no class weighs more than the least one does."""
+    part, tier, priority = row
+    weight = class_weight(r, -priority) * r.profile.tier_weights.get(TIERS[tier], 1.0)
+    if part == MINIMUM:
+        return weight
+    weights = [r.profile.weights.get(name, 1.0) for name in r.profile.classes] or [1.0]
+    return weight * min(weights) / max(weights)
 
 
 def aging(r: Round, job: Job) -> float:
-    """Return by what share a queued job's weight has grown."""
-    return min(r.profile.max_aging, r.profile.aging_per_h * r.waited(job) / 3600.0)
+    """Return what a queued job's weight has gained by waiting."""
+    grown = min(r.profile.max_aging, r.profile.aging_per_h * r.waited(job) / 3600.0)
+    return class_weight(r, r.priority(job)) * grown
 
 
 def stays(r: Round, outcome: Mapping) -> int:
