@@ -1,1 +1,1 @@
-"""planner"""
+"""From a snapshot to a checked, priced, explained plan."""

@@ -94,6 +94,7 @@ class JobBuilder:
             size_now=size_now,
             spread_now=spread_now,
             nodes=open_to,
+            lawful=lawful,
             type_speed=self._type_speed(job),
             span_speed=self._span_speed(job),
             required=None if job.required is None else tree.level_index[job.required],

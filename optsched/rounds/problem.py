@@ -85,7 +85,7 @@ class RoundJob:
     `team` is its real team. `claim_team` is the one whose quota and entitlement it stands on (a grant's, where one names it);
     `line_team` the one in whose line its GPUs are ranked (differs from it for near deadlines).
     `sizes` are the GPU counts that it may have, ascending; `slices` pairs of (GPUs, level), outermost first. `nodes` flags the
-    nodes that it may be put on, shape (N,), shared by all jobs that may use the same ones. `type_speed` is its relative speed
+    nodes that it may be put on now, `lawful` those that suit it whatever their state, shape (N,), shared by all jobs alike. `type_speed` is its relative speed
     by GPU type (0 where not allowed), `span_speed` by level, then for the whole cluster, shape (L+1,). `movable`, `stoppable`
     and `resizable` are its own properties; who has a right over it is another question. `due` marks a deadline that must be met now.
     `pays_gpu_s` is the lost work that its start may cause (UNLIMITED where it need not pay); `aging_milli` what its wait adds to its w
@@ -105,6 +105,7 @@ class RoundJob:
     size_now: int
     spread_now: Spread
     nodes: Flags
+    lawful: Flags
     type_speed: tuple[float, ...]
     span_speed: tuple[float, ...]
     required: int | None

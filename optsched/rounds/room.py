@@ -57,11 +57,15 @@ def cut_down(job: Shape, per_node: Ints, capacity: Ints) -> Ints:
     return np.where(per_node >= job.minimum, np.minimum(per_node, job.maximum), 0)
 
 
-def usable(job: Shape, nodes: Nodes, gpus: Ints, cpus_u: Ints, memory_u: Ints) -> Ints:
-    """Return the GPUs of `job` that each node can take given what is free there (shape (N,)), slices inside a node included."""
+def usable(
+    job: Shape, nodes: Nodes, gpus: Ints, cpus_u: Ints, memory_u: Ints, mask: Flags | None = None
+) -> Ints:
+    """Return the GPUs of `job` that each node can take given what is free there, shape (N,).
+
+    `mask` stands in for the nodes that the job may use.
+    """
     per_node = np.minimum(gpus, gpus_by_side_resources(job, cpus_u, memory_u))
-    room = cut_down(job, np.where(job.nodes, per_node, 0), nodes.capacity)
-    return room
+    return cut_down(job, np.where(job.nodes if mask is None else mask, per_node, 0), nodes.capacity)
 
 
 def slice_down(job: Shape, tree: Tree, room: Ints) -> Ints:

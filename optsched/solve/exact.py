@@ -86,7 +86,7 @@ class ExactModel:
             result = stages.maximize(goal, RANK_SHARE)
             if result.value is None:
                 return _from_hint(problem, hint, bounds, spent)
-            bounds.append(None if open_rank else result.bound)
+            bounds.append(result.bound)
             open_rank = open_rank or not result.optimal
             if not isinstance(goal, int):
                 model.add(goal >= result.value)

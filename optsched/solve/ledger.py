@@ -101,11 +101,21 @@ class Ledger:
         _add(self.claim, job.claim_team, job, size, gpu_type, 1, priorities)
         return kept
 
+    def leave(self, job: RoundJob) -> None:
+        """Book that a running job is gone and what it held is free for anybody: the settled outcome."""
+        self.stopped.add(job.index)
+        for n, count in job.spread_now:
+            self.gpus[n] += count
+            self.cpus_u[n] += count * job.cpus_per_gpu_u
+            self.memory_u[n] += count * job.memory_per_gpu_u
+        self._count(job, job.spread_now, ())
+
     def start(self, job: RoundJob, spread: Spread) -> None:
-        """Book a start (or the growth of what the job has) in free room."""
+        """Book a start, or another placement of what the job has."""
         before = dict(self.changed.get(job.index, job.spread_now))
-        for n, count in spread:
-            gain = count - before.get(n, 0)
+        then = dict(spread)
+        for n in before.keys() | then.keys():
+            gain = then.get(n, 0) - before.get(n, 0)
             self.gpus[n] -= gain
             self.cpus_u[n] -= gain * job.cpus_per_gpu_u
             self.memory_u[n] -= gain * job.memory_per_gpu_u

@@ -1,0 +1,97 @@
+"""`plan_round`: the front door of a round. Snapshot in, plan out; the same inputs give the same plan."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from optsched.clock import Clock
+from optsched.planner.advice import Proof
+from optsched.planner.assemble import assemble
+from optsched.planner.explain import explain_waiting
+from optsched.planner.reservations import Reserved, reserve
+from optsched.rounds.build import build_problem
+from optsched.rounds.problem import Problem
+from optsched.solve.greedy import greedy
+from optsched.solve.ladder import EXACT_NODES, Answer, SolverChoice, climb
+from optsched.solve.result import Budget
+from optsched.topology.tree import Tree
+from optsched.values.ids import JobId
+from optsched.values.plan import Plan
+from optsched.values.snapshot import Snapshot
+
+Progress = Callable[[str, float], None]
+
+
+def silent(stage: str, fraction: float) -> None:
+    """Report progress to nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """How to plan. `budget_s` (None: the profile's) bounds the search by the clock, `deterministic_s` by counted work.
+
+    With `deterministic_s` and a budget that does not run out, the same snapshot and seed give the same plan. `tasks` adds every
+    task's rank, node, GPUs and slice. `prove` bounds how many waiting jobs have their advice proven by planning again.
+    """
+
+    budget_s: float | None = None
+    solver: SolverChoice = SolverChoice.AUTO
+    seed: int = 0
+    deterministic_s: float | None = None
+    tasks: bool = False
+    prove: int = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """A round as it was solved, before it is put into words."""
+
+    problem: Problem
+    reserved: tuple[Reserved, ...]
+    answer: Answer
+    wall_s: float
+
+
+def solve_round(
+    snapshot: Snapshot, options: PlanOptions, clock: Clock, progress: Progress = silent, tree: Tree | None = None
+) -> Solved:
+    """Build and solve a round: entitlements, order, reservations, greedy, search, check."""
+    started = clock.monotonic_s()
+    progress("reading the round", 0.0)
+    problem = build_problem(snapshot, tree)
+    problem, reserved = reserve(problem, greedy(problem))
+    budget_s = snapshot.profile.budget_s if options.budget_s is None else options.budget_s
+    left = max(0.0, budget_s - (clock.monotonic_s() - started)) if budget_s > 0 else 0.0
+    budget = Budget(left, options.deterministic_s, options.seed)
+    answer = climb(problem, options.solver, budget, clock, progress)
+    return Solved(problem, reserved, answer, clock.monotonic_s() - started)
+
+
+def prover(options: PlanOptions, clock: Clock) -> Proof:
+    """Return what proves advice: plan again as before, and see whether the job runs."""
+
+    def proof(snapshot: Snapshot, job_id: JobId) -> bool:
+        solved = solve_round(snapshot, options, clock)
+        return any(solved.problem.jobs[j].job.id == job_id for j in solved.answer.assignment.changed)
+
+    return proof
+
+
+def plan_round(
+    snapshot: Snapshot, options: PlanOptions, clock: Clock, progress: Progress = silent, tree: Tree | None = None
+) -> Plan:
+    """Plan one round: what starts where, who is stopped, who waits and why, the bill and the bound.
+
+    Raises InternalError only for bugs: a plan that goes out has passed the checker.
+    """
+    started = clock.monotonic_s()
+    solved = solve_round(snapshot, options, clock, progress, tree)
+    progress("explaining", 0.9)
+    prove = options.prove if len(snapshot.cluster.nodes) <= EXACT_NODES else 0
+    proof = prover(options, clock)
+    waiting = explain_waiting(solved.problem, solved.reserved, solved.answer.assignment, prove, proof)
+    plan = assemble(solved.problem, solved.reserved, solved.answer, waiting, with_tasks=options.tasks)
+    progress("done", 1.0)
+    return dataclasses.replace(plan, round=dataclasses.replace(plan.round, wall_s=clock.monotonic_s() - started))

@@ -1,0 +1,213 @@
+"""Room for blocked gangs: where each can start first, when, and what is kept for it until then."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from optsched.policy.ordering import FAIR
+from optsched.policy.victims import estimated_end
+from optsched.rounds.assignment import Assignment
+from optsched.rounds.check import amount_of
+from optsched.rounds.problem import Hold, Ints, Problem, RoundJob, Spread, What
+from optsched.solve.packing import pack
+from optsched.values.plan import ReservedRoom
+
+NEVER = np.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """A reservation: where the gang is planned to start, and from when on (None: cannot be estimated)."""
+
+    job: RoundJob
+    spread: Spread
+    start_at: float | None
+
+
+def reserve(problem: Problem, assignment: Assignment) -> tuple[Problem, tuple[Reserved, ...]]:
+    """Return the problem with holds for the gangs that `assignment` leaves blocked, and the reservations themselves.
+
+    Near deadlines are first served, then those starved within their entitlement, then the queue order; a job that can never run,
+    or that a quota or limit keeps waiting, gets none. A due deadline that a reservation meets anyway displaces nobody.
+    """
+    forecast = _Forecast(problem)
+    reserved: list[Reserved] = []
+    for job in _candidates(problem, assignment)[: max(0, problem.profile.max_reservations)]:
+        found = forecast.first_start(job)
+        if found is not None:
+            reserved.append(found)
+            forecast.book(found.spread)
+    met = {
+        each.job.index
+        for each in reserved
+        if each.start_at is not None
+        and each.job.job.start_deadline_at is not None
+        and each.start_at <= each.job.job.start_deadline_at
+    }
+    holds = tuple(hold for each in reserved if (hold := _hold(problem, each)) is not None)
+    jobs = tuple(dataclasses.replace(job, due=False) if job.index in met and job.due else job for job in problem.jobs)
+    return dataclasses.replace(problem, holds=holds, jobs=jobs), tuple(reserved)
+
+
+def _candidates(problem: Problem, assignment: Assignment) -> list[RoundJob]:
+    """Return the blocked jobs that may be given a reservation, those that need it most first."""
+    largest = int(problem.nodes.capacity.max(initial=1))
+    now, profile = problem.snapshot.now, problem.profile
+    ranked = []
+    for job in problem.queued:
+        if job.index in assignment.changed or not job.can_ever_run:
+            continue
+        starved = now - job.job.submitted_at >= profile.starve_after_s and job.tier <= FAIR
+        deadline = job.job.start_deadline_at
+        if job.minimum < largest and not starved and deadline is None:
+            continue
+        ranked.append(((deadline is None, deadline or 0.0, not starved, job.index), job))
+    return [job for _, job in sorted(ranked, key=lambda each: each[0])]
+
+
+class _Forecast:
+    """When estimates say that nodes come free. What earlier reservations plan to use is taken off for good."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.now = problem.snapshot.now
+        entries = [
+            (end if (end := estimated_end(job.job, self.now)) is not None else NEVER, job.index, n, count)
+            for job in problem.running
+            for n, count in job.spread_now
+        ]
+        entries.sort()
+        self._ends = np.array([each[0] for each in entries], dtype=np.float64)
+        self._jobs = np.array([each[1] for each in entries], dtype=np.int64)
+        self._nodes = np.array([each[2] for each in entries], dtype=np.int64)
+        self._gpus = np.array([each[3] for each in entries], dtype=np.int64)
+        cpu = np.array([job.cpus_per_gpu_u for job in problem.running], dtype=np.int64)
+        memory = np.array([job.memory_per_gpu_u for job in problem.running], dtype=np.int64)
+        self._cpus = self._gpus * cpu[self._jobs] if entries else self._gpus
+        self._memory = self._gpus * memory[self._jobs] if entries else self._gpus
+        self._booked = np.zeros(len(problem.nodes.capacity), dtype=np.int64)
+        self._ceilings = [
+            [(end, amount_of(problem, job, job.spread_now, ceiling.item)) for job, end in self._running_in(ceiling.jobs)]
+            for ceiling in problem.ceilings
+        ]
+        self.times: Sequence[float] = np.unique(self._ends[np.isfinite(self._ends)]).tolist()
+
+    def _running_in(self, jobs: Sequence[int]) -> list[tuple[RoundJob, float]]:
+        running = [self.problem.jobs[j] for j in jobs if j < self.problem.first_queued]
+        ends = [estimated_end(job.job, self.now) for job in running]
+        return [(job, NEVER if end is None else end) for job, end in zip(running, ends, strict=True)]
+
+    def _allowed(self, job: RoundJob, time: float) -> bool:
+        """Return whether limits and quotas let the job start at an instant, what is estimated to have ended being gone."""
+        for ceiling, held in zip(self.problem.ceilings, self._ceilings, strict=True):
+            if job.index in ceiling.jobs:
+                item = ceiling.item
+                each = {What.GPUS: 1, What.CPUS: job.cpus_per_gpu_u, What.MEMORY: job.memory_per_gpu_u}[item.what]
+                counted = item.gpu_type is None or job.type_speed[item.gpu_type] > 0
+                left = sum(amount for end, amount in held if end > time)
+                if left + job.minimum * each * counted > item.amount:
+                    return False
+        return True
+
+    def book(self, spread: Spread) -> None:
+        """Take a planned placement off what later reservations may count on."""
+        for n, count in spread:
+            self._booked[n] += count
+
+    def first_start(self, job: RoundJob) -> Reserved | None:
+        """Return where and when the job can start first; without an estimate only once it has waited `starve_after_s`."""
+        spread = self._at(job, self.now)
+        if spread is not None:
+            return Reserved(job, spread, self.now)
+        low, high = 0, len(self.times)
+        while low < high:
+            middle = (low + high) // 2
+            if self._at(job, self.times[middle]) is None:
+                low = middle + 1
+            else:
+                high = middle
+        if low < len(self.times):
+            at = self.times[low]
+            found = self._at(job, at)
+            return None if found is None else Reserved(job, found, at)
+        waited = self.now - job.job.submitted_at
+        if waited >= self.problem.profile.starve_after_s:
+            eventually = self._at(job, NEVER)
+            return None if eventually is None else Reserved(job, eventually, None)
+        return None
+
+    def _at(self, job: RoundJob, time: float) -> Spread | None:
+        """Return a placement in what is free at an instant if nothing else starts, None where there is none."""
+        if not self._allowed(job, time):
+            return None
+        gone = slice(0, int(np.searchsorted(self._ends, time, side="right")))
+        nodes, count = self._nodes[gone], len(self._booked)
+        arrays = self.problem.nodes
+
+        def plus(free: Ints, amounts: Ints) -> Ints:
+            return free + np.bincount(nodes, amounts[gone], count).astype(np.int64)
+
+        gpus = np.maximum(0, np.minimum(plus(arrays.free, self._gpus), arrays.capacity) - self._booked)
+        return pack(
+            self.problem,
+            job,
+            gpus,
+            plus(arrays.cpus_free_u, self._cpus),
+            plus(arrays.memory_free_u, self._memory),
+            job.minimum,
+        )
+
+
+def _hold(problem: Problem, reserved: Reserved) -> Hold | None:
+    """Return what is kept now for a reservation, None where nothing is."""
+    now, profile = problem.snapshot.now, problem.profile
+    start = reserved.start_at
+    if start is not None and start - now > profile.hold_horizon_s:
+        return None
+    free = problem.nodes.free
+    kept = {n: min(count, int(free[n])) for n, count in reserved.spread if free[n] > 0}
+    if not kept:
+        return None
+    until = profile.horizon_s if start is None else min(profile.horizon_s, max(0.0, start - now))
+    return Hold(
+        name=str(reserved.job.job.id),
+        unless=reserved.job.index,
+        gpus=kept,
+        binds=frozenset(job.index for job in problem.jobs if _binds(problem, reserved, job)),
+        until_s=round(until),
+    )
+
+
+def _binds(problem: Problem, reserved: Reserved, job: RoundJob) -> bool:
+    """Return whether a hold keeps the job off: it is behind in the order, and neither ends in time nor stops on demand."""
+    if job.index == reserved.job.index or (not job.running and job.index < reserved.job.index):
+        return False
+    if job.job.preemptible and problem.profile.backfill_preemptible:
+        return False
+    now, start, estimate = problem.snapshot.now, reserved.start_at, job.job.estimated_runtime_s
+    if start is None or estimate is None:
+        return True
+    if job.running:
+        end = estimated_end(job.job, now)
+        return end is None or end > start
+    return now + estimate > start
+
+
+def reserved_rooms(problem: Problem, reserved: Sequence[Reserved], assignment: Assignment) -> tuple[ReservedRoom, ...]:
+    """Return the reservations whose gangs do not start in this plan, as the plan shows them."""
+    tree = problem.tree
+    rooms = []
+    for each in reserved:
+        if each.job.index in assignment.changed:
+            continue
+        nodes = np.array([n for n, _ in each.spread], dtype=np.int64)
+        span = each.job.required if each.job.required is not None else tree.span_level(nodes)
+        domain = tree.span_name(-1) if span < 0 else tree.domain_names[span][tree.domain_of[span][nodes[0]]]
+        held = next((hold.gpus for hold in problem.holds if hold.unless == each.job.index), {})
+        kept = tuple(tree.node_ids[n] for n in sorted(held))
+        rooms.append(ReservedRoom(each.job.job.id, domain, kept, each.start_at))
+    return tuple(rooms)

@@ -1,0 +1,96 @@
+"""The ladder: greedy first, then a search from there; the better checked plan goes out, labelled with the rung it came from."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from optsched.clock import Clock
+from optsched.errors import InternalError
+from optsched.rounds.assignment import NO_CHANGE, Assignment
+from optsched.rounds.check import check
+from optsched.rounds.problem import Problem
+from optsched.rounds.score import Score, score
+from optsched.solve.exact import ExactSolver
+from optsched.solve.greedy import greedy
+from optsched.solve.result import Budget, Result, Solver
+from optsched.values.plan import Source
+
+EXACT_NODES = 64
+"""Up to this many nodes one exact model serves."""
+
+
+class SolverChoice(enum.Enum):
+    """Which solver a caller asks for."""
+
+    AUTO = "auto"
+    """Whatever suits the size of the round."""
+    EXACT = "exact"
+    """One model of the whole round."""
+    GREEDY = "greedy"
+    """No search."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The plan that goes out, its score, and which rung gave it and why."""
+
+    assignment: Assignment
+    score: Score
+    result: Result
+    source: Source
+    why: str
+
+
+def climb(
+    problem: Problem,
+    choice: SolverChoice,
+    budget: Budget,
+    clock: Clock,
+    progress: Callable[[str, float], None] = lambda stage, fraction: None,
+) -> Answer:
+    """Return the best checked plan within the budget. Never worse than greedy, never an invalid plan."""
+    progress("greedy plan", 0.0)
+    base, source, why = _base(problem)
+    base_score = score(problem, base)
+    answer = Answer(base, base_score, Result(base), source, why)
+    solver = _solver(problem, choice)
+    if solver is None or budget.wall_s <= 0 or budget.deterministic_s == 0:
+        return answer
+    progress("searching", 0.2)
+    try:
+        result = solver.solve(problem, base, budget, clock)
+    except InternalError as error:
+        return Answer(base, base_score, Result(base), source, f"the search failed ({error}); {why}")
+    broken = check(problem, result.assignment)
+    if broken:
+        return Answer(base, base_score, Result(base), source, f"the checker refused the search's plan ({broken[0]}); {why}")
+    found = score(problem, result.assignment)
+    mode = problem.profile.priority_mode
+    if found.key(mode) >= base_score.key(mode):
+        note = "no better plan exists" if result.proven else result.note or "best found within the budget"
+        return Answer(result.assignment, found, result, Source.CP_SAT, note)
+    kept = Result(base, weighted_bound=result.weighted_bound, deterministic_s=result.deterministic_s)
+    return Answer(base, base_score, kept, source, "the search found nothing better within the budget")
+
+
+def _base(problem: Problem) -> tuple[Assignment, Source, str]:
+    """Return the greedy plan, or the plan that changes nothing if the checker refuses it or it is no better."""
+    assignment = greedy(problem)
+    broken = check(problem, assignment)
+    if broken:
+        return NO_CHANGE, Source.NO_CHANGE, f"the checker refused the greedy plan: {broken[0]}"
+    mode = problem.profile.priority_mode
+    if score(problem, assignment).key(mode) < score(problem, NO_CHANGE).key(mode):
+        return NO_CHANGE, Source.NO_CHANGE, "the greedy plan was no better than changing nothing"
+    return assignment, Source.GREEDY, "greedy plan"
+
+
+def _solver(problem: Problem, choice: SolverChoice) -> Solver | None:
+    """Return the solver for the choice; None where greedy is all."""
+    if choice is SolverChoice.GREEDY:
+        return None
+    if choice is SolverChoice.EXACT or len(problem.nodes.capacity) <= EXACT_NODES:
+        return ExactSolver()
+    return None
