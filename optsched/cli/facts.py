@@ -139,7 +139,7 @@ class Facts:
         gpus = int(own.sum())
         fits = self._types == self._types[int(own.argmax())]
         if self._largest(narrower, np.where(fits, self.capacity, 0)) < gpus:
-            return f"larger than any {word}"
+            return "" if narrower == self.tree.node_level else f"larger than any {word}"
         if not self._planned:
             return ""
         free = np.where(fits & self._open, np.clip(self.capacity - self._used_after, 0, None), 0)

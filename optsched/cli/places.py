@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from optsched.cli.words import clean, count
+from optsched.cli.words import clean
 from optsched.topology.tree import CLUSTER_NAME, WHOLE_CLUSTER, Tree
 from optsched.values.cluster import Cluster
 from optsched.values.ids import NodeId
@@ -149,10 +149,8 @@ class Places:
         return shortened(self.parts(placement), most)
 
     def node_list(self, nodes: Sequence[NodeId]) -> str:
-        """Return "64 nodes: racks b3r0–b3r15" for nodes without a number of GPUs."""
-        if not nodes:
-            return "nothing yet"
-        return f"{count(len(nodes), 'node')}: {shortened(self.parts(dict.fromkeys(nodes, 0)), 4)}"
+        """Return "racks b3r0–b3r15, b4r0n1" for nodes without a number of GPUs."""
+        return shortened(self.parts(dict.fromkeys(nodes, 0)), 4)
 
     def _key(self, node: NodeId, placement: Placement) -> str:
         """Return what is taken of a node: " ×8", or "[0–3]" where it is a part of it and the indices are known."""

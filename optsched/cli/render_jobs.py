@@ -117,7 +117,10 @@ def reservations(plan: Plan, facts: Facts, width: int, style: Style, most: int |
         at = entry.start_estimate_at
         when = "not known" if at is None else from_now(at, facts.snapshot.now)
         domain = facts.places.path(entry.domain) or "cluster"
-        rows.append(Row([*_job(facts, entry.job), when, domain, facts.places.node_list(entry.nodes)]))
+        nodes = facts.places.node_list(entry.nodes)
+        holds = count(len(entry.nodes), "node") if len(entry.nodes) > 1 else nodes or "nothing yet"
+        row = [*_job(facts, entry.job), when, domain, holds]
+        rows.append(Row(row, [nodes] if len(entry.nodes) > 1 else []))
     columns = [
         *_job_columns(style.wait),
         Column("starts"),

@@ -139,7 +139,8 @@ class Progress:
         room = min(width(), shutil.get_terminal_size().columns) - 24 - 14
         stage = clean(self._stage or "planning")
         stage = stage if len(stage) <= room else stage[: max(room - 1, 0)] + "…"
-        return f"{bar} {duration(elapsed_s):>9}  {stage}"
+        elapsed = duration(elapsed_s) if elapsed_s >= 60 else f"{elapsed_s:.1f} s"
+        return f"{bar} {elapsed:>9}  {stage}"
 
     def _tick(self) -> None:
         while not self._done.wait(_TICK_S):

@@ -50,7 +50,7 @@ def test_a_job_that_starts_learns_where_why_there_and_who_goes_for_it() -> None:
     )
     assert lines[2:4] == ["Starts: rack b0r0: 2 × 8", "  waits for train to go"]
     assert "  inside one rack, as preferred" in lines
-    assert lines[-1].split() == ["train", "nlp", "P3", "16", *"running for 1 h 30 min".split()]
+    assert lines[-1].split() == ["train", "nlp", "P3", "16", "running", "for", "1", "h", "30", "min"]
 
 
 def test_a_job_that_is_stopped_learns_for_whom() -> None:

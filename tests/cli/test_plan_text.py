@@ -69,8 +69,8 @@ def test_a_start_says_where_after_whom_and_why_there() -> None:
     assert section("Starts") == [
         "  job  team    prio  GPUs  where and why",
         "  big  vision  P1      16  rack b0r0: 2 × 8",
-        "    waits for train to go (at most 2 min) · rack b0r0 ×8 · inside one rack, as preferred · larger",
-        "      than any node · 99 % of full speed at the span rack",
+        "    waits for train to go (at most 2 min) · rack b0r0 ×8 · inside one rack, as preferred · 99 % of",
+        "      full speed at the span rack",
         "  one  vision  P2       1  b0r1n1[4] · breaks up an empty node",
     ]
 
@@ -92,7 +92,7 @@ def test_a_resize_says_from_what_size_to_what_size() -> None:
 
 def test_reserved_room_says_when_and_what_it_holds() -> None:
     lines = section("Reserved")
-    assert cells(lines[1]) == ["huge", "vision", "P2", "64", "in 3 h 12 min", "block b1", "1 node: b1r1n0"]
+    assert cells(lines[1]) == ["huge", "vision", "P2", "64", "in 3 h 12 min", "block b1", "b1r1n0"]
     assert "not known" in lines[2]
     assert "nothing yet" in lines[2]
 
@@ -198,3 +198,16 @@ def test_control_characters_of_users_do_not_reach_the_terminal() -> None:
     assert "\x1b" not in shown
     assert "\x07" not in shown
     assert "\\x1b]0;pwned\\x07 b c" in shown
+
+
+def test_a_gang_says_when_no_narrower_domain_has_room() -> None:
+    # Racks have 16 GPUs. train fills b0r0, small leaves 12 in b0r1, grow leaves 8 in b1r0; b1r1 has 14 healthy, nine 2.
+    block = Start("big", {"b1r0n1": 8, "b1r1n0": 8}, "block")  # type: ignore[arg-type, dict-item]
+    shown = " ".join(text(plan(starts=(block,), preemptions=(), migrations=(), resizes=())).split())
+    assert "over 2 racks, one preferred · no rack has 16 GPUs free beside the rest of the plan" in shown
+
+
+def test_a_gang_says_when_it_is_larger_than_any_narrower_domain() -> None:
+    # 24 GPUs, racks of 16.
+    wide = Start("huge", {"b0r1n1": 8, "b0r1n0": 8, "b0r0n0": 8}, "block")  # type: ignore[arg-type, dict-item]
+    assert "larger than any rack" in text(plan(starts=(wide,)))
