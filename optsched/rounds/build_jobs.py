@@ -78,7 +78,7 @@ class JobBuilder:
         stop = round(size_now * cost.per_gpu_s)
         stoppable = running and victims.may_be_stopped(job, snapshot.now, profile, cost)
         priority = self.priority(job)
-        waited_s = max(0.0, snapshot.now - job.submitted_at)
+        waited_s = 0.0 if running else max(0.0, snapshot.now - job.submitted_at)
         emergency = job.priority_class in profile.emergency_classes and job.priority_class != ""
         return RoundJob(
             job=job,
@@ -144,7 +144,8 @@ class JobBuilder:
         largest = job.max_gpus
         if cut is Cut.ONE_NODE:
             largest = min(largest, int(self.nodes.capacity[lawful].max(initial=job.min_gpus)))
-        sizes = set(range(job.min_gpus, largest + 1, step)) or {job.min_gpus}
+        smallest = -(-job.min_gpus // step) * step if cut is Cut.WHOLE_NODES else job.min_gpus
+        sizes = set(range(smallest, largest + 1, step)) or {job.min_gpus}
         return tuple(sorted(sizes | {size_now})) if size_now else tuple(sorted(sizes))
 
     def _type_speed(self, job: Job) -> tuple[float, ...]:
@@ -177,7 +178,10 @@ class JobBuilder:
         found = self._fewest.get(key)
         if found is None:
             capacity = np.where(lawful, self.nodes.capacity, 0)
-            capacity = capacity // unit * unit if cut is not Cut.WHOLE_NODES else capacity
+            if cut is Cut.PER_NODE:
+                capacity = np.where(capacity >= unit, unit, 0)
+            elif cut is not Cut.WHOLE_NODES:
+                capacity = capacity // unit * unit
             per_domain = np.sort(self.tree.sum_per_domain(self.tree.level_index[job.preferred], capacity))[::-1]
             found = int(np.searchsorted(np.cumsum(per_domain), job.gpus)) + 1
             found = self._fewest[key] = max(1, min(found, len(per_domain)))

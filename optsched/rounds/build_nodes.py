@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from optsched.policy.victims import grace_s, stop_cost
+from optsched.policy.victims import estimated_end, grace_s, stop_cost
 from optsched.rounds.problem import MICRO, UNLIMITED, Flags, Ints, Nodes
 from optsched.topology.tree import Tree
 from optsched.values.cluster import Node, NodeState, Reservation, ReservationKind
@@ -130,7 +130,11 @@ class Eligibility:
         now, profile = self._snapshot.now, self._snapshot.profile
         if window.start_at <= now:
             return True
-        if job.estimated_runtime_s is not None and now + job.estimated_runtime_s <= window.start_at:
+        if job.state is JobState.RUNNING:
+            end = estimated_end(job, now)
+        else:
+            end = None if job.estimated_runtime_s is None else now + job.estimated_runtime_s
+        if end is not None and end <= window.start_at:
             return False
         stops_in_time = job.preemptible and profile.backfill_preemptible
         return not (stops_in_time and now + grace_s(job, profile) <= window.start_at)
