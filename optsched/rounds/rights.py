@@ -46,14 +46,14 @@ def part_given(change: Change) -> int:
 def has_right(problem: Problem, taker: RoundJob, giver: RoundJob, change: Change, claim: Claim) -> bool:
     """Return whether `taker` may be served from what `giver` gives up by `change`."""
     takeable = problem.takeable[giver.index]
-    if change is Change.MOVE:
-        return taker.team == giver.team or not takeable.inside_quota
     higher = taker.priority < giver.priority
     not_lower = taker.priority <= giver.priority
     if taker.emergency and higher:
         return True
     if taker.due and taker.may_break_quota and not_lower:
         return True
+    if change is Change.MOVE:
+        return taker.team == giver.team or not takeable.inside_quota
     if taker.team == giver.team:
         return higher or (taker.due and not_lower)
     if takeable.inside_quota:
