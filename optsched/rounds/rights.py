@@ -56,10 +56,10 @@ def has_right(problem: Problem, taker: RoundJob, giver: RoundJob, change: Change
         return taker.team == giver.team or not takeable.inside_quota
     if taker.team == giver.team:
         return higher or (taker.due and not_lower)
-    if takeable.inside_quota:
-        return False
     part = part_given(change)
-    if takeable.above_quota[part] and (claim.inside_quota or (taker.due and not_lower)):
+    if not takeable.above_quota[part]:
+        return False
+    if claim.inside_quota or (taker.due and not_lower):
         return True
     fair_share = problem.profile.reclaim is Reclaim.FAIR_SHARE
     return fair_share and claim.inside_entitlement and takeable.above_entitlement[part]

@@ -90,7 +90,7 @@ class Claims:
         if job.running and job.index not in decisions.moves:
             return amount if gpu_type_of(self._problem, job.spread_now) == gpu_type else 0
         gang: Gang = decisions.moves[job.index] if job.running else decisions.starts[job.index]
-        types = {int(self._problem.nodes.gpu_type[n]) for n in gang.gpus}
+        types = set(gang.types)
         if job.running:
             types.add(gpu_type_of(self._problem, job.spread_now))
         if gpu_type not in types:

@@ -156,7 +156,7 @@ def candidates_of(problem: Problem, job: RoundJob, most_free: list[int], own: Ma
 def _add_move(problem: Problem, model: CpModel, decisions: Decisions, job: RoundJob, most_free: list[int]) -> None:
     own = {n: count for n, count in job.spread_now if not _would_break_cut(problem, job, n, count)}
     candidates = candidates_of(problem, job, most_free, own)
-    if sum(candidates.values()) < job.size_now or candidates.keys() <= own.keys():
+    if sum(candidates.values()) < job.size_now:
         return
     active = model.new_bool_var(f"move {job.job.id}")
     gang = add_gang(model, problem, job, f"{job.job.id}'", active, candidates, (job.size_now,))

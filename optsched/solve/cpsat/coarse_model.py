@@ -1,0 +1,563 @@
+"""The coarse model: who starts, who stops, and how each gang is split over cells. A relaxation, so its optimum is a bound.
+
+Every valid plan gives a solution of this model with the same ranks and a bill that is no lower:
+
+* **room**: a node with s free GPUs holds at most floor(s / g) pieces of g GPUs, so in every set of nodes, for every piece size g,
+  sum over pieces of floor(piece / g) is at most the sum over its nodes of floor(free / g). `free` counts what stops, moves and shrinks
+  free there. Pieces are what a job has on one node at least: its unit, its task, or all of it.
+* **moves** free their old nodes; what they need elsewhere counts only in the sums over the whole cluster.
+* **rights** hold in the sums of a team and of the cluster: what a group of takers uses comes from free GPUs, from its own team's less urgent
+  jobs, or from the pools of what other teams have above their quotas and entitlements, the latter only while the group is inside its line.
+* **ranks, limits, claims** are linear in who starts, stops and changes size, and are the same as in the exact model.
+* **bill**: stops, moves and resizes cost what they cost; placement loss is the least that the split over cells allows; draining, broken domains
+  and idle holds count nothing.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+from ortools.sat.python.cp_model import CpModel, IntVar
+
+from optsched.rounds.assignment import Change
+from optsched.rounds.problem import UNLIMITED, Cut, Flags, Ints, Problem, RoundJob, What
+from optsched.rounds.score import gpu_type_of, loss_at, scatter_price
+from optsched.solve.cpsat import objective
+from optsched.solve.cpsat.cells import Cells, choose_cells
+from optsched.solve.cpsat.claims import Claims
+from optsched.solve.cpsat.constraints import add_ceilings, add_stop_limit
+from optsched.solve.cpsat.decisions import Decisions, Scope, full_scope
+from optsched.solve.cpsat.gang import Gang
+from optsched.solve.cpsat.symmetry import order_equal_jobs
+from optsched.solve.cpsat.terms import Linear, total
+
+
+class CoarseModel:
+    """The relaxation of a round over cells; see the module's text for why it is one."""
+
+    def __init__(self, problem: Problem, scope: Scope | None = None) -> None:
+        self.problem = problem
+        self.cells: Cells = choose_cells(problem)
+        self.model = CpModel()
+        self.scope = scope or full_scope(problem)
+        self.decisions = Decisions(problem, self.model)
+        self.split: dict[int, dict[int, IntVar]] = {}
+        """units of each gang by cell"""
+        self.singles: dict[tuple[int, int], dict[int, IntVar]] = {}
+        """number of one-node jobs by (mask, GPUs) and cell"""
+        self._masks: dict[int, Flags] = {}
+        self._freed: dict[int, list[tuple[int, IntVar]]] = defaultdict(list)
+        self._shrunk: dict[int, dict[int, IntVar]] = {}
+        self._add_jobs()
+        self._add_room()
+        self._add_balance()
+        self.claims = Claims(problem, self.decisions)
+        add_ceilings(problem, self.decisions, self.claims)
+        add_stop_limit(problem, self.decisions)
+        _Rights(self).add()
+        self._add_payment()
+        order_equal_jobs(problem, self.decisions)
+        self.ladder = objective.add_ladder(problem, self.decisions, self.claims)
+        self.bill = self._bill()
+
+    # Jobs
+
+    def _add_jobs(self) -> None:
+        problem, model, decisions = self.problem, self.model, self.decisions
+        self._could_free = problem.nodes.free.copy()
+        for j in self.scope.stops | self.scope.moves | self.scope.resizes:
+            for n, count in problem.jobs[j].spread_now:
+                self._could_free[n] += count
+        self._could_free = np.minimum(self._could_free, problem.nodes.capacity)
+        for j in sorted(self.scope.starts):
+            self._add_start(problem.jobs[j])
+        for j in sorted(self.scope.stops):
+            job = problem.jobs[j]
+            decisions.stops[j] = model.new_bool_var(f"stop {job.job.id}")
+            self._frees(job, decisions.stops[j])
+        for j in sorted(self.scope.moves):
+            job = problem.jobs[j]
+            active = model.new_bool_var(f"move {job.job.id}")
+            home = gpu_type_of(problem, job.spread_now)
+            types = {y: active for y, speed in enumerate(job.type_speed) if speed > 0 or y == home}
+            types = types if len(types) == 1 else {home: active}
+            decisions.moves[j] = Gang(job, active, {}, job.size_now * active, 0, None, {}, types)
+            self._frees(job, active)
+        for j in sorted(self.scope.resizes):
+            self._add_resize(problem.jobs[j])
+        for job in problem.running:
+            changes = decisions.stays_put(job)
+            if len(changes) > 1:
+                model.add_at_most_one(changes)
+
+    def _frees(self, job: RoundJob, literal: IntVar) -> None:
+        for n, count in job.spread_now:
+            self._freed[n].append((count, literal))
+
+    def mask_of(self, job: RoundJob) -> int:
+        """Return the number of the set of nodes that the job may use."""
+        key = id(job.nodes)
+        self._masks.setdefault(key, job.nodes)
+        return key
+
+    def _add_start(self, job: RoundJob) -> None:
+        problem, model = self.problem, self.model
+        allowed = [y for y, speed in enumerate(job.type_speed) if speed > 0]
+        room = self._cell_room(job)
+        cells = {c: most for c, most in room.items() if most > 0 and int(self.cells.gpu_type[c]) in allowed}
+        if not cells:
+            return
+        active = model.new_bool_var(f"start {job.job.id}")
+        size, above = self._size(job, active)
+        by_type = self._types(job, active, cells)
+        if self.piece(job) == job.maximum or job.cut is Cut.ONE_NODE:
+            self.mask_of(job)
+            loss = self._least_loss(job, job.minimum, list(by_type)) * active if not job.elastic else 0
+            self.decisions.starts[job.index] = Gang(job, active, {}, size, loss, above, {}, by_type)
+            return
+        split = {c: model.new_int_var(0, most, f"{job.job.id} in {c}") for c, most in cells.items()}
+        self.split[job.index] = split
+        unit = self.piece(job)
+        model.add(unit * total(list(split.values())) == size)
+        self._tie_types(split, by_type, cells)
+        used = self._used(job, split, cells)
+        loss = self._gang_loss(job, active, size, split, used, list(by_type))
+        self.decisions.starts[job.index] = Gang(job, active, {}, size, loss, above, {}, by_type)
+
+    def piece(self, job: RoundJob) -> int:
+        """Return the least that the job has on a node that it uses, in GPUs."""
+        if job.cut is Cut.ONE_NODE:
+            return job.minimum
+        return job.unit
+
+    def _size(self, job: RoundJob, active: IntVar) -> tuple[Linear, IntVar | None]:
+        if not job.elastic:
+            return job.minimum * active, None
+        model = self.model
+        extra = model.new_int_var(0, (job.maximum - job.minimum) // job.unit, f"extra {job.job.id}")
+        model.add(extra == 0).only_enforce_if(~active)
+        above = model.new_bool_var(f"above {job.job.id}")
+        model.add(extra >= 1).only_enforce_if(above)
+        model.add(extra == 0).only_enforce_if(~above)
+        return job.minimum * active + job.unit * extra, above
+
+    def _types(self, job: RoundJob, active: IntVar, cells: dict[int, int]) -> dict[int, IntVar]:
+        types = sorted({int(self.cells.gpu_type[c]) for c in cells})
+        if len(types) == 1:
+            return {types[0]: active}
+        chosen = {y: self.model.new_bool_var(f"{job.job.id} type {y}") for y in types}
+        self.model.add_exactly_one([~active, *chosen.values()])
+        return chosen
+
+    def _tie_types(self, split: dict[int, IntVar], by_type: dict[int, IntVar], cells: dict[int, int]) -> None:
+        if len(by_type) > 1:
+            for c, units in split.items():
+                self.model.add(units <= cells[c] * by_type[int(self.cells.gpu_type[c])])
+
+    def _cell_room(self, job: RoundJob) -> dict[int, int]:
+        """Return the most units of the job that each cell could ever give it in this round."""
+        unit = self.piece(job)
+        per_node = np.where(job.nodes, self._could_free, 0)
+        if job.cut is Cut.PER_NODE:
+            units = (per_node >= unit).astype(np.int64)
+        elif job.cut is Cut.WHOLE_NODES:
+            units = np.where((per_node >= self.problem.nodes.capacity) & (per_node > 0), per_node // unit, 0)
+        else:
+            units = per_node // unit
+        if job.required is not None:
+            units = self._only_where_it_fits(job, units)
+        in_cell = np.bincount(self.cells.cell_of, units, self.cells.count).astype(np.int64)
+        most = job.maximum // unit
+        return {c: min(most, int(count)) for c, count in enumerate(in_cell) if count}
+
+    def _only_where_it_fits(self, job: RoundJob, units: Ints) -> Ints:
+        tree, level = self.problem.tree, job.required
+        assert level is not None
+        sums = tree.sum_per_domain(level, units) * self.piece(job)
+        domain = tree.domain_of[level]
+        return np.where((domain >= 0) & (sums[domain] >= job.minimum), units, 0)
+
+    def _used(self, job: RoundJob, split: dict[int, IntVar], cells: dict[int, int]) -> dict[int, IntVar]:
+        """Add whether the gang uses each cell, its required level, and whole slices per cell."""
+        model, used = self.model, {}
+        for c, units in split.items():
+            literal = model.new_bool_var(f"{job.job.id} uses {c}")
+            model.add(units >= 1).only_enforce_if(literal)
+            model.add(units == 0).only_enforce_if(~literal)
+            used[c] = literal
+        if job.required is not None and self.cells.level >= 0:
+            active = self.decisions_active(job, used)
+            if job.required >= self.cells.level:
+                groups: dict[int, list[IntVar]] = defaultdict(list)
+                for c, literal in used.items():
+                    groups[int(self.cells.domain[c])].append(literal)
+            else:
+                groups = defaultdict(list)
+                for c, literal in used.items():
+                    groups[int(self.problem.tree.domain_of[job.required][self.cells.nodes[c][0]])].append(literal)
+            chosen = []
+            for members in groups.values():
+                inside = members[0]
+                if len(members) > 1:
+                    inside = model.new_bool_var(f"{job.job.id} inside")
+                    model.add_max_equality(inside, members)
+                chosen.append(inside)
+            model.add(total(list(chosen)) <= 1)
+            del active
+        for piece, level in job.slices:
+            if self.cells.level >= 0 and level >= self.cells.level and len(self.problem.gpu_types) == 1:
+                for c, units in split.items():
+                    whole = model.new_int_var(0, cells[c] * self.piece(job) // piece, f"{job.job.id} slices {c}")
+                    model.add(self.piece(job) * units == piece * whole)
+        return used
+
+    def decisions_active(self, job: RoundJob, used: dict[int, IntVar]) -> list[IntVar]:
+        """Return the literals that say where the gang is."""
+        return list(used.values())
+
+    # Losses
+
+    def _least_loss(self, job: RoundJob, size: int, types: list[int]) -> int:
+        """Return the least loss that `size` GPUs can have anywhere, per round."""
+        span = self._narrowest(size)
+        options = [s for s in range(-1, len(self.problem.tree.levels)) if s < 0 or s <= span]
+        return min(loss_at(self.problem, job, size, s, y) for s in options for y in types)
+
+    def _narrowest(self, size: int) -> int:
+        """Return the narrowest level one domain of which could hold `size` GPUs."""
+        for level in range(len(self.problem.tree.levels) - 1, -1, -1):
+            if int(self.problem.domain_gpus[level].max(initial=0)) >= size:
+                return level
+        return -1
+
+    def _gang_loss(
+        self,
+        job: RoundJob,
+        active: IntVar,
+        size: Linear,
+        split: dict[int, IntVar],
+        used: dict[int, IntVar],
+        types: list[int],
+    ) -> Linear:
+        """Return the least loss that the split allows: by how wide it is spread, and over the preferred level."""
+        if job.elastic:
+            return 0
+        problem, tree, level = self.problem, self.problem.tree, self.cells.level
+        best = self._least_loss(job, job.minimum, types)
+        if level < 0:
+            return best * active
+        # Spread over several cells, its span is wider than a cell.
+        wider = min(loss_at(problem, job, job.minimum, s, y) for s in range(-1, level) for y in types)
+        loss: Linear = best * active
+        if wider > best and len(used) > 1:
+            several = self.model.new_bool_var(f"{job.job.id} several")
+            self.model.add(total(list(used.values())) <= 1 + len(used) * several)
+            loss = loss + (wider - best) * several
+        if job.preferred is not None and job.preferred == level and len(used) > job.preferred_fewest:
+            price = scatter_price(problem, job, job.minimum)
+            excess = self.model.new_int_var(0, len(used), f"{job.job.id} scatter")
+            self.model.add(excess >= total(list(used.values())) - job.preferred_fewest)
+            loss = loss + price * excess
+        del tree, split, size
+        return loss
+
+    # Resizes
+
+    def _add_resize(self, job: RoundJob) -> None:
+        problem, model = self.problem, self.model
+        j = job.index
+        active = model.new_bool_var(f"resize {job.job.id}")
+        shrink, grow = model.new_bool_var(f"shrink {job.job.id}"), model.new_bool_var(f"grow {job.job.id}")
+        model.add(shrink + grow == active)
+        lost = model.new_int_var(0, max(0, job.size_now - job.minimum), f"{job.job.id} lost")
+        gained = model.new_int_var(0, max(0, job.maximum - job.size_now), f"{job.job.id} gained")
+        model.add(lost >= 1).only_enforce_if(shrink)
+        model.add(lost == 0).only_enforce_if(~shrink)
+        model.add(gained >= 1).only_enforce_if(grow)
+        model.add(gained == 0).only_enforce_if(~grow)
+        if not job.job.preemptible:
+            model.add(shrink == 0)
+        parts = {n: model.new_int_var(0, count, f"{job.job.id} gives {n}") for n, count in job.spread_now}
+        model.add(total(list(parts.values())) == lost)
+        self._shrunk[j] = parts
+        for n, given in parts.items():
+            self._freed[n].append((1, given))
+        size = job.size_now * active - lost + gained
+        home = gpu_type_of(problem, job.spread_now)
+        self.decisions.resizes[j] = Gang(job, active, {}, size, 0, None, {}, {home: active})
+        self.decisions.shrinks[j], self.decisions.grows[j] = shrink, grow
+        self.gained = getattr(self, "gained", {})
+        self.gained[j] = gained
+        self.lost = getattr(self, "lost", {})
+        self.lost[j] = lost
+
+    # Room
+
+    def _add_room(self) -> None:
+        """Slot sums: for every piece size, cell and set of nodes, what is used fits in what could be free."""
+        problem, model = self.problem, self.model
+        sizes = sorted({self.piece(problem.jobs[j]) for j in self.decisions.starts})
+        slots = {g: self._slots(g) for g in sizes}
+        self._add_singles()
+        masks = list(self._masks.items())
+        for key, mask in masks:
+            inside = {other for other, m in masks if not (m & ~mask).any()}
+            for g in sizes:
+                demand: dict[int, list[Linear]] = defaultdict(list)
+                self._demand(inside, g, demand)
+                for c, parts in demand.items():
+                    nodes = self.cells.nodes[c]
+                    nodes = nodes[mask[nodes]]
+                    model.add(total(parts) <= self._supply(slots[g], nodes))
+                everywhere = [part for parts in demand.values() for part in parts]
+                movers = self._mover_pieces(g)
+                if everywhere and movers:
+                    nodes = np.flatnonzero(mask)
+                    wide = [part for part in movers if (problem.nodes.taking & ~mask).sum() == 0]
+                    if wide:
+                        model.add(total(everywhere + wide) <= self._supply(slots[g], nodes))
+
+    def _slots(self, g: int) -> dict[int, Linear]:
+        """Return, for every node that takes work, the pieces of g GPUs that fit in what could be free there."""
+        problem, model = self.problem, self.model
+        slots: dict[int, Linear] = {}
+        for n in np.flatnonzero(problem.nodes.taking).tolist():
+            free = int(problem.nodes.free[n])
+            freed = self._freed.get(n)
+            if not freed:
+                slots[n] = free // g
+                continue
+            most = int(self._could_free[n]) // g
+            if most <= free // g:
+                slots[n] = free // g
+                continue
+            gain = total([count * literal for count, literal in freed])
+            if g == 1:
+                slots[n] = free + gain
+                continue
+            fits = model.new_int_var(0, most, f"slots {n}.{g}")
+            model.add(g * fits <= free + gain)
+            slots[n] = fits
+        return slots
+
+    def _supply(self, slots: dict[int, Linear], nodes: Ints) -> Linear:
+        return total([slots[n] for n in nodes.tolist() if n in slots])
+
+    def _add_singles(self) -> None:
+        """Count one-node jobs by mask and size, and split the counts over cells."""
+        problem, model = self.problem, self.model
+        by_kind: dict[tuple[int, int], list[IntVar]] = defaultdict(list)
+        for j, gang in self.decisions.starts.items():
+            if j not in self.split:
+                job = problem.jobs[j]
+                by_kind[self.mask_of(job), job.minimum].append(gang.active)
+        for j in self.split:
+            self.mask_of(problem.jobs[j])
+        for (key, size), actives in by_kind.items():
+            mask = self._masks[key]
+            could = np.where(mask, self._could_free // size, 0)
+            in_cell = np.bincount(self.cells.cell_of, could, self.cells.count).astype(np.int64)
+            counts = {
+                c: model.new_int_var(0, min(len(actives), int(most)), f"{size} x in {c}")
+                for c, most in enumerate(in_cell)
+                if most
+            }
+            model.add(total(list(counts.values())) == total(list(actives)))
+            self.singles[key, size] = counts
+
+    def _demand(self, masks: set[int], g: int, demand: dict[int, list[Linear]]) -> None:
+        problem = self.problem
+        for (key, size), counts in self.singles.items():
+            if key in masks and size >= g:
+                for c, count in counts.items():
+                    demand[c].append((size // g) * count)
+        for j, split in self.split.items():
+            job = problem.jobs[j]
+            piece = self.piece(job)
+            if id(job.nodes) in masks and piece >= g:
+                for c, units in split.items():
+                    demand[c].append((piece // g) * units)
+
+    def _mover_pieces(self, g: int) -> list[Linear]:
+        """Return what moved jobs need elsewhere, in pieces of g GPUs."""
+        parts: list[Linear] = []
+        for j, gang in self.decisions.moves.items():
+            job = self.problem.jobs[j]
+            piece = job.size_now if job.cut is Cut.ONE_NODE else job.unit
+            pieces = (job.size_now // max(1, piece)) * (piece // g)
+            if pieces:
+                parts.append(pieces * gang.active)
+        return parts
+
+    def _add_balance(self) -> None:
+        """By GPU type: what starts and grows, less what stops and shrinks, fits in what is free."""
+        problem = self.problem
+        for y in range(len(problem.gpu_types)):
+            here = (problem.nodes.gpu_type == y) & problem.nodes.taking
+            parts: list[Linear] = []
+            for gang in self.decisions.starts.values():
+                if list(gang.types) == [y]:
+                    parts.append(gang.size)
+                elif y in gang.types:
+                    parts.append(gang.job.minimum * gang.types[y])
+            for j, stop in self.decisions.stops.items():
+                job = problem.jobs[j]
+                freed = sum(count for n, count in job.spread_now if here[n])
+                if freed:
+                    parts.append(-freed * stop)
+            for j in self.decisions.resizes:
+                job = problem.jobs[j]
+                if gpu_type_of(problem, job.spread_now) == y:
+                    parts.append(self.gained[j])
+                    parts += [-given for n, given in self._shrunk[j].items() if here[n]]
+            if parts:
+                # A job on a closed node that moves takes room without leaving any.
+                self.model.add(total(parts) <= int(problem.nodes.free[here].sum()))
+
+    # Payment and bill
+
+    def _add_payment(self) -> None:
+        """What stopped jobs lose is at most what all starts are worth."""
+        problem = self.problem
+        if problem.profile.max_loss_ratio is None or not self.decisions.stops:
+            return
+        pays = [(problem.jobs[j].pays_gpu_s, gang.active) for j, gang in self.decisions.starts.items()]
+        if any(amount >= UNLIMITED for amount, _ in pays) or any(
+            problem.jobs[j].pays_gpu_s >= UNLIMITED for j in self.decisions.moves
+        ):
+            return
+        worth: list[Linear] = [amount * active for amount, active in pays]
+        worth += [problem.jobs[j].pays_gpu_s * gang.active for j, gang in self.decisions.moves.items()]
+        lost = total([problem.jobs[j].costs.stop * stop for j, stop in self.decisions.stops.items()])
+        self.model.add(lost <= total(worth))
+
+    def _bill(self) -> Linear:
+        problem, decisions = self.problem, self.decisions
+        parts: list[Linear] = [sum(problem.loss_now)]
+        parts += [gang.loss for gang in decisions.starts.values()]
+        for j, stop in decisions.stops.items():
+            job = problem.jobs[j]
+            parts.append((job.costs.stop - problem.loss_now[j]) * stop)
+        for j, gang in decisions.moves.items():
+            job = problem.jobs[j]
+            least = self._least_loss(job, job.size_now, list(gang.types)) if problem.loss_now[j] else 0
+            parts.append((job.costs.move + least - problem.loss_now[j]) * gang.active)
+        for j, gang in decisions.resizes.items():
+            job = problem.jobs[j]
+            parts.append((job.costs.move - problem.loss_now[j]) * gang.active)
+        return total(parts)
+
+
+class _Rights:
+    """Rights in the sums: who may be served from what others give up, by team and over the cluster, for each GPU type."""
+
+    def __init__(self, coarse: CoarseModel) -> None:
+        self.coarse = coarse
+        self.problem, self.model, self.decisions = coarse.problem, coarse.model, coarse.decisions
+
+    def add(self) -> None:
+        for y in range(len(self.problem.gpu_types)):
+            self._add_type(y)
+
+    def _add_type(self, y: int) -> None:
+        problem, model = self.problem, self.model
+        here = (problem.nodes.gpu_type == y) & problem.nodes.taking
+        free = int(problem.nodes.free[here].sum())
+        takers = self._takers(y)
+        if not takers:
+            return
+        given = self._given(y)
+        own: dict[int, list[tuple[int, IntVar]]] = defaultdict(list)
+        supply_own: dict[int, list[tuple[int, IntVar]]] = defaultdict(list)
+        pool_quota: list[IntVar] = []
+        pool_fair: list[IntVar] = []
+        by_claim_team: dict[int, list[IntVar]] = defaultdict(list)
+        for (team, claim_team, priority, above_quota, above_fair), amounts in given.items():
+            most = sum(amount for amount, _ in amounts)
+            to_own = model.new_int_var(0, most, f"own {team}.{priority}")
+            to_pool = model.new_int_var(0, most if above_quota else 0, f"pool {team}.{priority}")
+            model.add(to_own + to_pool <= total([gpus for _, gpus in amounts]))
+            supply_own[team].append((priority, to_own))
+            if above_quota:
+                (pool_fair if above_fair else pool_quota).append(to_pool)
+                by_claim_team[claim_team].append(to_pool)
+        from_free: list[Linear] = []
+        use_fair: list[Linear] = []
+        use_quota: list[Linear] = []
+        for (team, claim_team, priority, above), sizes in takers.items():
+            most = sum(amount for amount, _ in sizes)
+            y_free = model.new_int_var(0, min(free, most), f"free {team}.{priority}")
+            t_own = model.new_int_var(0, most, f"from own {team}.{priority}")
+            p_quota = model.new_int_var(0, most, f"by quota {team}.{priority}")
+            p_fair = model.new_int_var(0, most, f"by share {team}.{priority}")
+            model.add(total([gpus for _, gpus in sizes]) <= y_free + t_own + p_quota + p_fair)
+            from_free.append(y_free)
+            own[team].append((priority, t_own))
+            key = (len(problem.priorities) if above else 0) + priority
+            self._claim(p_quota, claim_team, key, quota=True)
+            self._claim(p_fair, claim_team, key, quota=False)
+            use_quota.append(p_quota)
+            use_fair.append(p_fair)
+        model.add(total(from_free) <= free)
+        model.add(total(use_fair) <= total(list(pool_fair)))
+        model.add(total(use_fair + use_quota) <= total(list(pool_fair)) + total(list(pool_quota)))
+        for team, parts in own.items():
+            for threshold in sorted({priority for priority, _ in parts}):
+                less_urgent: list[Linear] = [t for priority, t in parts if priority >= threshold]
+                lower: list[Linear] = [a for priority, a in supply_own[team] if priority > threshold]
+                model.add(total(less_urgent) <= total(lower))
+        self._floors(by_claim_team)
+
+    def _claim(self, amount: IntVar, team: int, key: int, *, quota: bool) -> None:
+        from optsched.values.profile import Reclaim
+
+        if not quota and self.problem.profile.reclaim is not Reclaim.FAIR_SHARE:
+            self.model.add(amount == 0)
+            return
+        literal = self.coarse.claims.literal(team, key, quota=quota, entitlement=not quota)
+        if literal is False:
+            self.model.add(amount == 0)
+        elif literal is not True:
+            self.model.add(amount == 0).only_enforce_if(~literal)
+
+    def _takers(self, y: int) -> dict[tuple[int, int, int, bool], list[tuple[int, Linear]]]:
+        """Return what groups of takers want of one type, as (most, GPUs); jobs whose rights or type are open are left out."""
+        takers: dict[tuple[int, int, int, bool], list[tuple[int, Linear]]] = defaultdict(list)
+        for gang in self.decisions.starts.values():
+            job = gang.job
+            if list(gang.types) != [y] or job.emergency or job.due:
+                continue
+            # Above its minimum a job needs the stronger claim; in the sums it is held to the weaker one.
+            takers[job.team, job.claim_team, job.priority, False].append((job.minimum, job.minimum * gang.active))
+        return takers
+
+    def _given(self, y: int) -> dict[tuple[int, int, int, bool, bool], list[tuple[int, Linear]]]:
+        """Return what stops and shrinks give up of one type, by team, priority and what lies above which line."""
+        problem = self.problem
+        given: dict[tuple[int, int, int, bool, bool], list[tuple[int, Linear]]] = defaultdict(list)
+        for j, stop in self.decisions.stops.items():
+            job, takeable = problem.jobs[j], problem.takeable[j]
+            if gpu_type_of(problem, job.spread_now) == y:
+                above = takeable.above_quota[0]
+                key = (job.team, job.claim_team, job.priority, above, above and takeable.above_entitlement[0])
+                given[key].append((job.size_now, job.size_now * stop))
+        for j in self.decisions.resizes:
+            job, takeable = problem.jobs[j], problem.takeable[j]
+            if gpu_type_of(problem, job.spread_now) == y:
+                above = takeable.above_quota[1]
+                key = (job.team, job.claim_team, job.priority, above, above and takeable.above_entitlement[1])
+                given[key].append((job.size_now, self.coarse.lost[j]))
+        return given
+
+    def _floors(self, by_claim_team: dict[int, list[IntVar]]) -> None:
+        """Other teams take no more of a team than it has above its quota (of any type)."""
+        problem = self.problem
+        for team, pools in by_claim_team.items():
+            for item in problem.lines.quota[team]:
+                if item.what is What.GPUS and item.gpu_type is None:
+                    ran = sum(job.size_now for job in problem.running if job.claim_team == team)
+                    self.model.add(total(list(pools)) <= ran - min(item.amount, ran))
+
+
+__all__ = ["Change", "CoarseModel"]
