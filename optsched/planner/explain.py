@@ -12,7 +12,7 @@ from optsched.planner.advice import Proof, first_proven, room_advice
 from optsched.planner.reservations import Reserved
 from optsched.rounds.assignment import Assignment
 from optsched.rounds.problem import Ceiling, Cut, Flags, Ints, Problem, RoundJob, What
-from optsched.rounds.room import room_in_cluster, slice_down, usable, whole_slices
+from optsched.rounds.room import gpus_by_side_resources, room_in_cluster, slice_down, usable, whole_slices
 from optsched.solve.ledger import Ledger
 from optsched.values.cluster import NodeState, ReservationKind
 from optsched.values.plan import Unblock, UnblockKind, Waiting
@@ -285,6 +285,11 @@ def _count_misses(after: After, job: RoundJob, room: Ints) -> tuple[str, str]:
     if listed:
         counts += f" (nodes: {listed})"
     most = _most(problem, job, room)
+    if job.cut is Cut.ONE_NODE:
+        # Too little for the cut is still the nearest miss.
+        ledger = after.ledger
+        side = gpus_by_side_resources(job, ledger.cpus_u, ledger.memory_u)
+        most = int(np.where(job.nodes, np.minimum(ledger.gpus, side), 0).max(initial=0))
     return counts, f"the best place has {most} of the {job.minimum} GPUs it needs"
 
 

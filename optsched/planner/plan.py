@@ -61,12 +61,20 @@ def solve_round(
     started = clock.monotonic_s()
     progress("reading the round", 0.0)
     problem = build_problem(snapshot, tree)
-    problem, reserved = reserve(problem, greedy(problem))
+    problem, reserved = reserve(problem, greedy(_nothing_due(problem)))
     budget_s = snapshot.profile.budget_s if options.budget_s is None else options.budget_s
     left = max(0.0, budget_s - (clock.monotonic_s() - started)) if budget_s > 0 else 0.0
     budget = Budget(left, options.deterministic_s, options.seed)
     answer = climb(problem, options.solver, budget, clock, progress)
     return Solved(problem, reserved, answer, clock.monotonic_s() - started)
+
+
+def _nothing_due(problem: Problem) -> Problem:
+    """Return the problem as if no deadline were due: one that a reservation still meets displaces nobody."""
+    if not any(job.due for job in problem.queued):
+        return problem
+    jobs = tuple(dataclasses.replace(job, due=False) if job.due else job for job in problem.jobs)
+    return dataclasses.replace(problem, jobs=jobs)
 
 
 def prover(options: PlanOptions, clock: Clock) -> Proof:
