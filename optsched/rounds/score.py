@@ -169,19 +169,21 @@ def served_by(problem: Problem, flow: Flow) -> dict[int, set[int]]:
     served: dict[int, set[int]] = {}
     for _, taker, giver in flow.shared:
         change = flow.changes[giver]
-        if change is Change.STOP and not _at_minimum(problem, flow, taker):
+        if flow.changes[taker] is Change.MOVE and change is not Change.MOVE:
+            continue
+        if change is Change.STOP and not _starts_at_minimum(problem, flow, taker):
             continue
         if has_right(problem, problem.jobs[taker], problem.jobs[giver], change, known.get(taker, NOTHING)):
             served.setdefault(taker, set()).add(giver)
     return served
 
 
-def _at_minimum(problem: Problem, flow: Flow, taker: int) -> bool:
-    """Return whether a taker may take from stopped jobs: it starts at its minimum, or moves."""
-    job, change = problem.jobs[taker], flow.changes[taker]
-    if change is Change.START:
-        return size_of(flow.assignment.after(job)) == job.minimum
-    return change is Change.MOVE
+def _starts_at_minimum(problem: Problem, flow: Flow, taker: int) -> bool:
+    """Return whether a taker starts at its minimum: only then it may take from stopped jobs."""
+    job = problem.jobs[taker]
+    if flow.changes[taker] is not Change.START:
+        return False
+    return size_of(flow.assignment.after(job)) == job.minimum
 
 
 def drain_cost(problem: Problem, flow: Flow) -> dict[int, int]:

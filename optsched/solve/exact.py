@@ -81,7 +81,7 @@ class ExactModel:
         priorities = len(problem.priorities)
         bounds: list[int | None] = []
         open_rank = False
-        for row in range(8 * priorities):
+        for row in stage_rows(problem):
             goal = self.ladder.stage(row, priorities)
             result = stages.maximize(goal, RANK_SHARE)
             if result.value is None:
@@ -106,7 +106,7 @@ class ExactModel:
         proven = not open_rank and tie.optimal and bill.optimal
         return Result(
             assignment=assignment,
-            row_bounds=_per_row(problem, assignment, bounds, priorities),
+            row_bounds=per_row(problem, assignment, bounds, priorities),
             bill_bound=bill.bound if bill.bound > -(2**61) else 0,
             proven=proven,
             deterministic_s=spent.deterministic_s,
@@ -116,7 +116,7 @@ class ExactModel:
         """Solve the one sum of the weighted mode."""
         problem = self.problem
         stages = Stages(self.model, spent)
-        worth = self._worth()
+        worth = objective.worth(problem, self.decisions, self.ladder, self.bill)
         result = stages.maximize(worth, 1.0)
         if result.value is None:
             return Result(hint, weighted_bound=result.bound, deterministic_s=spent.deterministic_s)
@@ -128,35 +128,20 @@ class ExactModel:
             deterministic_s=spent.deterministic_s,
         )
 
-    def _worth(self) -> Linear:
-        """Return the weighted sum in thousandths of GPU-seconds."""
-        problem = self.problem
-        priorities, horizon = len(problem.priorities), problem.horizon_s
-        weights = problem.row_weight_milli.reshape(2, 4, priorities).transpose(1, 0, 2).reshape(4, 2 * priorities)
-        through = self.ladder.through
-        worth: Linear = -1000 * self.bill
-        # A sum through a tier is worth what its weight exceeds the next tier's by; the deadline tier stands by itself.
-        exceeds = [weights[0], weights[1] - weights[2], weights[2] - weights[3], weights[3]]
-        for tier, along in enumerate(exceeds):
-            for key in range(2 * priorities):
-                here = int(along[key]) - (int(along[key + 1]) if key + 1 < 2 * priorities else 0)
-                if here:
-                    worth = worth + horizon * here * through[tier][key]
-        for j, gang in self.decisions.starts.items():
-            job = problem.jobs[j]
-            if job.aging_milli:
-                worth = worth + horizon * job.aging_milli * job.minimum * gang.active
-        return worth
-
 
 def _from_hint(problem: Problem, hint: Assignment, bounds: list[int | None], spent: Spent) -> Result:
     """Return the hint as the answer, with what was proven before time ran out."""
-    missing = 8 * len(problem.priorities) - len(bounds)
-    note = "no solution in time"
-    return Result(hint, (*bounds, *(None for _ in range(missing))), deterministic_s=spent.deterministic_s, note=note)
+    row_bounds = per_row(problem, hint, bounds, len(problem.priorities))
+    return Result(hint, row_bounds, deterministic_s=spent.deterministic_s, note="no solution in time")
 
 
-def _per_row(
+def stage_rows(problem: Problem) -> list[int]:
+    """Return the ranks that have a stage of their own: those above a minimum only where a job can be above it."""
+    parts = 2 if any(job.elastic for job in problem.jobs) else 1
+    return list(range(parts * 4 * len(problem.priorities)))
+
+
+def per_row(
     problem: Problem, assignment: Assignment, bounds: list[int | None], priorities: int
 ) -> tuple[int | None, ...]:
     """Turn bounds on the stages' sums into bounds on each rank's GPUs."""
@@ -178,4 +163,6 @@ def _per_row(
         ]
         others = sum(rows[each] for each in counted if each != row)
         result.append(max(rows[row], bound - others))
-    return tuple(result)
+    # Without elastic jobs there is nothing above a minimum.
+    result += [0] * (len(rows) - len(result)) if len(bounds) == 4 * priorities else []
+    return tuple(result) + (None,) * (len(rows) - len(result))

@@ -12,6 +12,7 @@ from optsched.rounds.assignment import NO_CHANGE, Assignment
 from optsched.rounds.check import check
 from optsched.rounds.problem import Problem
 from optsched.rounds.score import Score, score
+from optsched.solve.coarse import CoarseSolver
 from optsched.solve.exact import ExactSolver
 from optsched.solve.greedy import greedy
 from optsched.solve.result import Budget, Result, Solver
@@ -26,6 +27,8 @@ class SolverChoice(enum.Enum):
 
     AUTO = "auto"
     """Whatever suits the size of the round."""
+    COARSE = "coarse"
+    """Admission over cells first, placement after."""
     EXACT = "exact"
     """One model of the whole round."""
     GREEDY = "greedy"
@@ -91,6 +94,6 @@ def _solver(problem: Problem, choice: SolverChoice) -> Solver | None:
     """Return the solver for the choice; None where greedy is all."""
     if choice is SolverChoice.GREEDY:
         return None
-    if choice is SolverChoice.EXACT or len(problem.nodes.capacity) <= EXACT_NODES:
+    if choice is SolverChoice.EXACT or (choice is SolverChoice.AUTO and len(problem.nodes.capacity) <= EXACT_NODES):
         return ExactSolver()
-    return None
+    return CoarseSolver()

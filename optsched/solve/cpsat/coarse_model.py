@@ -31,6 +31,12 @@ from optsched.solve.cpsat.decisions import Decisions, Scope, full_scope
 from optsched.solve.cpsat.gang import Gang
 from optsched.solve.cpsat.symmetry import order_equal_jobs
 from optsched.solve.cpsat.terms import Linear, total
+from optsched.solve.reach import Reach
+from optsched.solve.victims import Victims
+
+
+MOST_NODE_LITERALS = 30_000
+"""Up to this many (kind, node) pairs the jobs that fill nodes are given their nodes one by one: a tighter bound."""
 
 
 class CoarseModel:
@@ -47,7 +53,8 @@ class CoarseModel:
         self.singles: dict[tuple[int, int], dict[int, IntVar]] = {}
         """number of one-node jobs by (mask, GPUs) and cell"""
         self._masks: dict[int, Flags] = {}
-        self._freed: dict[int, list[tuple[int, IntVar]]] = defaultdict(list)
+        self._freed: dict[int, list[tuple[int, IntVar, int, Change]]] = defaultdict(list)
+        self._slot_cache: dict[tuple[int, int, frozenset[tuple[int, Change]]], Linear] = {}
         self._shrunk: dict[int, dict[int, IntVar]] = {}
         self._add_jobs()
         self._add_room()
@@ -70,12 +77,14 @@ class CoarseModel:
             for n, count in problem.jobs[j].spread_now:
                 self._could_free[n] += count
         self._could_free = np.minimum(self._could_free, problem.nodes.capacity)
+        self._on_node = Victims(problem).on_node
+        self._reach = Reach(problem, self.scope.stops, self.scope.moves, self.scope.resizes)
         for j in sorted(self.scope.starts):
             self._add_start(problem.jobs[j])
         for j in sorted(self.scope.stops):
             job = problem.jobs[j]
             decisions.stops[j] = model.new_bool_var(f"stop {job.job.id}")
-            self._frees(job, decisions.stops[j])
+            self._frees(job, decisions.stops[j], Change.STOP)
         for j in sorted(self.scope.moves):
             job = problem.jobs[j]
             active = model.new_bool_var(f"move {job.job.id}")
@@ -83,7 +92,7 @@ class CoarseModel:
             types = {y: active for y, speed in enumerate(job.type_speed) if speed > 0 or y == home}
             types = types if len(types) == 1 else {home: active}
             decisions.moves[j] = Gang(job, active, {}, job.size_now * active, 0, None, {}, types)
-            self._frees(job, active)
+            self._frees(job, active, Change.MOVE)
         for j in sorted(self.scope.resizes):
             self._add_resize(problem.jobs[j])
         for job in problem.running:
@@ -91,9 +100,9 @@ class CoarseModel:
             if len(changes) > 1:
                 model.add_at_most_one(changes)
 
-    def _frees(self, job: RoundJob, literal: IntVar) -> None:
+    def _frees(self, job: RoundJob, literal: IntVar, change: Change) -> None:
         for n, count in job.spread_now:
-            self._freed[n].append((count, literal))
+            self._freed[n].append((count, literal, job.index, change))
 
     def mask_of(self, job: RoundJob) -> int:
         """Return the number of the set of nodes that the job may use."""
@@ -158,7 +167,7 @@ class CoarseModel:
     def _cell_room(self, job: RoundJob) -> dict[int, int]:
         """Return the most units of the job that each cell could ever give it in this round."""
         unit = self.piece(job)
-        per_node = np.where(job.nodes, self._could_free, 0)
+        per_node = np.where(job.nodes, self._reach.room(job), 0)
         if job.cut is Cut.PER_NODE:
             units = (per_node >= unit).astype(np.int64)
         elif job.cut is Cut.WHOLE_NODES:
@@ -282,7 +291,7 @@ class CoarseModel:
         model.add(total(list(parts.values())) == lost)
         self._shrunk[j] = parts
         for n, given in parts.items():
-            self._freed[n].append((1, given))
+            self._freed[n].append((1, given, j, Change.SHRINK))
         size = job.size_now * active - lost + gained
         home = gpu_type_of(problem, job.spread_now)
         self.decisions.resizes[j] = Gang(job, active, {}, size, 0, None, {}, {home: active})
@@ -300,6 +309,7 @@ class CoarseModel:
         sizes = sorted({self.piece(problem.jobs[j]) for j in self.decisions.starts})
         slots = {g: self._slots(g) for g in sizes}
         self._add_singles()
+        self._add_gang_rights()
         masks = list(self._masks.items())
         for key, mask in masks:
             inside = {other for other, m in masks if not (m & ~mask).any()}
@@ -318,28 +328,43 @@ class CoarseModel:
                     if wide:
                         model.add(total(everywhere + wide) <= self._supply(slots[g], nodes))
 
-    def _slots(self, g: int) -> dict[int, Linear]:
-        """Return, for every node that takes work, the pieces of g GPUs that fit in what could be free there."""
-        problem, model = self.problem, self.model
+    def _slots(self, g: int, allowed: tuple[Flags, Flags] | None = None) -> dict[int, Linear]:
+        """Return, for every node that takes work, the pieces of g GPUs that fit in what could be free there.
+
+        `allowed` (stops, moves) counts only what those running jobs free.
+        """
+        nodes = self.problem.nodes
         slots: dict[int, Linear] = {}
-        for n in np.flatnonzero(problem.nodes.taking).tolist():
-            free = int(problem.nodes.free[n])
-            freed = self._freed.get(n)
-            if not freed:
-                slots[n] = free // g
-                continue
-            most = int(self._could_free[n]) // g
-            if most <= free // g:
-                slots[n] = free // g
-                continue
-            gain = total([count * literal for count, literal in freed])
-            if g == 1:
-                slots[n] = free + gain
-                continue
-            fits = model.new_int_var(0, most, f"slots {n}.{g}")
-            model.add(g * fits <= free + gain)
-            slots[n] = fits
+        for n in np.flatnonzero(nodes.taking).tolist():
+            free = int(nodes.free[n])
+            freed = self._freed.get(n, [])
+            if allowed is not None:
+                stops, moves = allowed
+                freed = [
+                    each
+                    for each in freed
+                    if each[3] is Change.SHRINK or (moves if each[3] is Change.MOVE else stops)[each[2]]
+                ]
+            slots[n] = self._slot(n, g, free, freed) if freed else free // g
         return slots
+
+    def _slot(self, n: int, g: int, free: int, freed: list[tuple[int, IntVar, int, Change]]) -> Linear:
+        """Return the pieces of g GPUs on one node, given what of it may be freed."""
+        most = {j: max(count, 0) for count, _, j, _ in freed}
+        could = min(int(self.problem.nodes.capacity[n]), free + sum(most.values()) if g > 1 else UNLIMITED)
+        shrinks = any(change is Change.SHRINK for *_, change in freed)
+        if could // g <= free // g and not shrinks:
+            return free // g
+        gain = total([count * literal for count, literal, _, _ in freed])
+        if g == 1:
+            return free + gain
+        key = (n, g, frozenset((j, change) for _, _, j, change in freed))
+        if key not in self._slot_cache:
+            most_slots = int(self._could_free[n]) // g
+            fits = self.model.new_int_var(0, most_slots, f"slots {n}.{g}")
+            self.model.add(g * fits <= free + gain)
+            self._slot_cache[key] = fits
+        return self._slot_cache[key]
 
     def _supply(self, slots: dict[int, Linear], nodes: Ints) -> Linear:
         return total([slots[n] for n in nodes.tolist() if n in slots])
@@ -365,6 +390,95 @@ class CoarseModel:
             }
             model.add(total(list(counts.values())) == total(list(actives)))
             self.singles[key, size] = counts
+
+    def _add_gang_rights(self) -> None:
+        """A gang's pieces fit in what is free and in what those over whom it may have a right free, cell by cell."""
+        kinds: dict[tuple[object, ...], list[int]] = defaultdict(list)
+        for j in self.split:
+            job = self.problem.jobs[j]
+            kinds[(*self._reach.kind(job), self.piece(job), id(job.nodes))].append(j)
+        whole = self._whole_node_kinds()
+        if len(whole) * len(self.problem.nodes.capacity) <= MOST_NODE_LITERALS:
+            self._add_whole_nodes(whole)
+            kinds = {kind: jobs for kind, jobs in kinds.items() if kind not in whole}
+        for jobs in kinds.values():
+            first = self.problem.jobs[jobs[0]]
+            slots = self._slots(self.piece(first), self._reach.givers(first))
+            cells = {c for j in jobs for c in self.split[j]}
+            for c in cells:
+                nodes = self.cells.nodes[c]
+                nodes = nodes[first.nodes[nodes]]
+                units: list[Linear] = [self.split[j][c] for j in jobs if c in self.split[j]]
+                self.model.add(total(units) <= self._supply(slots, nodes))
+
+    def _whole_node_kinds(self) -> dict[tuple[object, ...], list[int]]:
+        """Return the jobs whose every piece fills the nodes that it may use, by kind."""
+        kinds: dict[tuple[object, ...], list[int]] = defaultdict(list)
+        for j in self.decisions.starts:
+            job = self.problem.jobs[j]
+            piece = self.piece(job)
+            roomy = self.problem.nodes.capacity[job.nodes & (self.problem.nodes.capacity >= piece)]
+            if len(roomy) and int(roomy.max()) == piece and not job.elastic:
+                kinds[(*self._reach.kind(job), piece, id(job.nodes))].append(j)
+        return kinds
+
+    def _add_whole_nodes(self, kinds: dict[tuple[object, ...], list[int]]) -> None:
+        """A piece that fills a node needs everybody gone from it, by a right of its own kind or by a move; one kind per node."""
+        model, nodes = self.model, self.problem.nodes
+        given: dict[int, list[IntVar]] = defaultdict(list)
+        for jobs in kinds.values():
+            first = self.problem.jobs[jobs[0]]
+            piece = self.piece(first)
+            stops, moves = self._reach.givers(first)
+            literals: dict[int, IntVar] = {}
+            for n in np.flatnonzero(first.nodes & (self._reach.room(first) >= piece)).tolist():
+                literal = model.new_bool_var(f"node {n} for {first.job.id}")
+                literals[n] = literal
+                given[n].append(literal)
+                self._leaves(n, literal, stops, moves)
+            cells = {c for j in jobs for c in self.split.get(j, {})}
+            for c in cells:
+                inside = [literals[n] for n in self.cells.nodes[c].tolist() if n in literals]
+                model.add(total([self.split[j][c] for j in jobs if c in self.split.get(j, {})]) <= total(list(inside)))
+            wanted: list[Linear] = [
+                (self.problem.jobs[j].minimum // piece) * self.decisions.starts[j].active for j in jobs
+            ]
+            model.add(total(wanted) <= total(list(literals.values())))
+        for literals_here in given.values():
+            if len(literals_here) > 1:
+                model.add_at_most_one(literals_here)
+        self._add_room_for_moves(given)
+
+    def _add_room_for_moves(self, given: dict[int, list[IntVar]]) -> None:
+        """Moved jobs displace nobody: they fit in what is free and what moves leave, on nodes that no piece fills."""
+        problem, model = self.problem, self.model
+        movers = list(self.decisions.moves.values())
+        if not movers:
+            return
+        left: list[Linear] = []
+        for n in np.flatnonzero(problem.nodes.taking).tolist():
+            vacated = [(count, way) for count, way, _, change in self._freed.get(n, ()) if change is Change.MOVE]
+            free = int(problem.nodes.free[n])
+            if not vacated and not free:
+                continue
+            most = int(problem.nodes.capacity[n])
+            room = model.new_int_var(0, most, f"room for moves {n}")
+            model.add(room <= free + total([count * way for count, way in vacated]))
+            if n in given:
+                model.add(room <= most - most * total(list(given[n])))
+            left.append(room)
+        model.add(total([gang.size for gang in movers]) <= total(left))
+
+    def _leaves(self, n: int, literal: IntVar, stops: Flags, moves: Flags) -> None:
+        """Add that every job on node n leaves it if `literal`, by a way that counts."""
+        ways: dict[int, list[IntVar]] = {
+            job: [] for job, _ in self._on_node.get(n, ()) if job not in self.decisions.resizes
+        }
+        for _, way, j, change in self._freed.get(n, ()):
+            if j in ways and (moves if change is Change.MOVE else stops)[j]:
+                ways[j].append(way)
+        for each in ways.values():
+            self.model.add_bool_or([~literal, *each])
 
     def _demand(self, masks: set[int], g: int, demand: dict[int, list[Linear]]) -> None:
         problem = self.problem

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from ortools.sat.python.cp_model import CpModel, IntVar
 
 from optsched.rounds.assignment import Change
-from optsched.rounds.problem import Cut, Problem, RoundJob
+from optsched.rounds.problem import Cut, Flags, Problem, RoundJob
 from optsched.rounds.rights import EVERYTHING, has_right
 from optsched.solve.cpsat.gang import Gang, add_gang
 from optsched.solve.cpsat.terms import Linear
+from optsched.solve.reach import Reach
 
 
 @dataclass
@@ -69,12 +70,13 @@ class Decisions:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which jobs a model may touch: everything by default."""
+    """Which jobs a model may touch, and (`within`) on which nodes only some of those that start may be put."""
 
     starts: frozenset[int]
     stops: frozenset[int]
     moves: frozenset[int]
     resizes: frozenset[int]
+    within: Mapping[int, Flags] = field(default_factory=dict)
 
 
 def full_scope(problem: Problem) -> Scope:
@@ -82,18 +84,29 @@ def full_scope(problem: Problem) -> Scope:
     queued = [job for job in problem.queued if job.can_ever_run]
     growing = [job for job in problem.running if job.elastic and job.size_now < job.maximum]
     movers = [job for job in problem.running if job.movable]
-    takers = [*queued, *growing, *movers]
-    stops, shrinks = set(), set()
-    for job in problem.running:
-        if job.stoppable and any(
-            has_right(problem, t, job, Change.STOP, EVERYTHING) for t in takers if t.index != job.index
-        ):
-            stops.add(job.index)
-        if job.resizable and (
-            job.size_now < job.maximum
-            or any(has_right(problem, t, job, Change.SHRINK, EVERYTHING) for t in takers if t.index != job.index)
-        ):
-            shrinks.add(job.index)
+    takers = [*queued, *growing]
+    # Jobs of one team, priority and standing have the same rights: one of each kind (and a second, lest a job be asked about itself).
+    kinds: dict[tuple[object, ...], list[RoundJob]] = {}
+    for taker in takers:
+        kind = (taker.team, taker.claim_team, taker.priority, taker.emergency, taker.due, taker.may_break_quota)
+        kinds.setdefault(kind, []).append(taker)
+    asking = [taker for same in kinds.values() for taker in same[:2]]
+    known: dict[tuple[object, ...], bool] = {}
+
+    def wanted(job: RoundJob, change: Change) -> bool:
+        key = (job.team, job.priority, problem.takeable[job.index], change)
+        if key not in known or any(taker.index == job.index for taker in asking):
+            known[key] = any(
+                has_right(problem, taker, job, change, EVERYTHING) for taker in asking if taker.index != job.index
+            )
+        return known[key]
+
+    stops = {job.index for job in problem.running if job.stoppable and wanted(job, Change.STOP)}
+    shrinks = {
+        job.index
+        for job in problem.running
+        if job.resizable and (job.size_now < job.maximum or wanted(job, Change.SHRINK))
+    }
     reasons_to_move = bool(queued or growing)
     moves = {
         job.index for job in movers if reasons_to_move or problem.loss_now[job.index] > job.costs.move
@@ -105,9 +118,12 @@ def add_decisions(problem: Problem, model: CpModel, scope: Scope) -> Decisions:
     """Add the variables of every job in scope."""
     decisions = Decisions(problem, model)
     most_free = _most_free(problem, scope)
+    reach = Reach(problem, scope.stops, scope.moves, scope.resizes)
     for j in sorted(scope.starts):
         job = problem.jobs[j]
-        candidates = candidates_of(problem, job, most_free, {})
+        candidates = candidates_of(problem, job, reach.room(job).tolist(), {})
+        if j in scope.within:
+            candidates = {n: most for n, most in candidates.items() if scope.within[j][n]}
         if sum(candidates.values()) >= job.minimum:
             active = model.new_bool_var(f"start {job.job.id}")
             decisions.starts[j] = add_gang(model, problem, job, str(job.job.id), active, candidates, job.sizes)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ortools.sat.python.cp_model import IntVar
 
 from optsched.rounds.assignment import Change
-from optsched.rounds.problem import UNLIMITED, Problem, RoundJob
+from optsched.rounds.problem import UNLIMITED, Cut, Problem, RoundJob
 from optsched.rounds.rights import EVERYTHING, NOTHING, Claim, has_right
 from optsched.solve.cpsat.claims import Claims
 from optsched.solve.cpsat.decisions import Decisions
@@ -21,7 +21,7 @@ from optsched.solve.cpsat.terms import Linear, total
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Takers with the same rights: one team, priority, kind of deadline; `above`: more than their minimum, or growth."""
+    """Takers with the same rights: one team, priority, kind of deadline; `above`: more than their minimum, or growth; `moving`: they run."""
 
     team: int
     claim_team: int
@@ -30,11 +30,13 @@ class Group:
     due: bool
     may_break_quota: bool
     above: bool
+    moving: bool
 
 
-def group_of(job: RoundJob, above: bool) -> Group:
+def group_of(job: RoundJob, above: bool, moving: bool = False) -> Group:
     """Return the group of a taker."""
-    return Group(job.team, job.claim_team, job.priority, job.emergency, job.due, job.may_break_quota, above)
+    standing = (job.emergency, job.due, job.may_break_quota)
+    return Group(job.team, job.claim_team, job.priority, *standing, above, moving)
 
 
 @dataclass
@@ -60,6 +62,7 @@ def add_flows(problem: Problem, decisions: Decisions, claims: Claims) -> Flows:
     _add_side_resources(problem, decisions)
     for n in sorted(flows.takes):
         _add_node(problem, decisions, claims, flows, n)
+    _add_whole_nodes(problem, decisions, claims, flows)
     _add_needs(problem, decisions, flows)
     return flows
 
@@ -102,7 +105,7 @@ def _take(flows: Flows, n: int, job: RoundJob, group: Group, gpus: Linear) -> No
 def _collect_change(job: RoundJob, gang: Gang, decisions: Decisions, flows: Flows, giving: Change) -> None:
     """A job that moves or changes size: what it has more of on a node it takes, what it has less of it gives."""
     model = decisions.model
-    group = group_of(job, above=giving is Change.SHRINK)
+    group = group_of(job, above=giving is Change.SHRINK, moving=giving is Change.MOVE)
     now = dict(job.spread_now)
     for n in sorted(now.keys() | gang.gpus.keys()):
         had, has = now.get(n, 0), gang.gpus.get(n, 0)
@@ -184,6 +187,35 @@ def _add_node(problem: Problem, decisions: Decisions, claims: Claims, flows: Flo
         model.add(total(list(supplied)) <= gives[source])
 
 
+def _add_whole_nodes(problem: Problem, decisions: Decisions, claims: Claims, flows: Flows) -> None:
+    """Redundant but strong: a piece that fills a node needs everybody gone from it, by a right of its own or by a move."""
+    model = decisions.model
+    on_node: dict[int, list[RoundJob]] = defaultdict(list)
+    for job in problem.running:
+        for n, _ in job.spread_now:
+            on_node[n].append(job)
+    for j, gang in decisions.starts.items():
+        job = problem.jobs[j]
+        group = group_of(job, above=False)
+        for n, unit in gang.units.items():
+            whole = job.cut in (Cut.PER_NODE, Cut.WHOLE_NODES) and job.unit == int(problem.nodes.capacity[n])
+            if not whole and not (job.cut is Cut.ONE_NODE and job.sizes == (int(problem.nodes.capacity[n]),)):
+                continue
+            for victim in on_node[n]:
+                if victim.index in decisions.resizes:
+                    continue
+                ways = []
+                if victim.index in decisions.moves:
+                    ways.append(decisions.moves[victim.index].active)
+                if victim.index in decisions.stops:
+                    right = right_literal(problem, claims, flows, group, victim.index, Change.STOP)
+                    if right is not False:
+                        ways.append(decisions.stops[victim.index])
+                        if right is not True and victim.index not in decisions.moves:
+                            model.add_implication(unit, right)
+                model.add_bool_or([~unit, *ways])
+
+
 def right_literal(
     problem: Problem, claims: Claims, flows: Flows, group: Group, giver: int, change: Change
 ) -> IntVar | bool:
@@ -191,7 +223,7 @@ def right_literal(
     taker, victim = flows.members[group], problem.jobs[giver]
     if taker.index == giver and change is not Change.MOVE:
         return False
-    if change is Change.STOP and group.above:
+    if (change is Change.STOP and group.above) or (group.moving and change is not Change.MOVE):
         return False
     if has_right(problem, taker, victim, change, NOTHING):
         return True

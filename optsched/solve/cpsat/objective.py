@@ -200,3 +200,23 @@ def _broken_domains(problem: Problem, decisions: Decisions, flows: Flows) -> lis
             model.add(used <= 0).only_enforce_if([~broken, ~full])
             costs.append(price * broken)
     return costs
+
+
+def worth(problem: Problem, decisions: Decisions, ladder: Ladder, cost: Linear) -> Linear:
+    """Return the weighted sum in thousandths of GPU-seconds; `cost` is the bill."""
+    priorities, horizon = len(problem.priorities), problem.horizon_s
+    weights = problem.row_weight_milli.reshape(2, 4, priorities).transpose(1, 0, 2).reshape(4, 2 * priorities)
+    through = ladder.through
+    result: Linear = -1000 * cost
+    # A sum through a tier is worth what its weight exceeds the next tier's by; the deadline tier stands by itself.
+    exceeds = [weights[0], weights[1] - weights[2], weights[2] - weights[3], weights[3]]
+    for tier, along in enumerate(exceeds):
+        for key in range(2 * priorities):
+            here = int(along[key]) - (int(along[key + 1]) if key + 1 < 2 * priorities else 0)
+            if here:
+                result = result + horizon * here * through[tier][key]
+    for j, gang in decisions.starts.items():
+        job = problem.jobs[j]
+        if job.aging_milli:
+            result = result + horizon * job.aging_milli * job.minimum * gang.active
+    return result

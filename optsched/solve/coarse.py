@@ -1,0 +1,177 @@
+"""Coarse to fine: admission, victims and the split over cells first, placement inside the chosen cells after; bounds from the coarse model."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+
+from optsched.clock import Clock
+from optsched.rounds.assignment import NO_CHANGE, Assignment
+from optsched.rounds.check import check
+from optsched.rounds.problem import Problem
+from optsched.rounds.score import score
+from optsched.solve.cpsat import objective
+from optsched.solve.cpsat.coarse_model import CoarseModel
+from optsched.solve.cpsat.decisions import Scope, full_scope
+from optsched.solve.cpsat.stages import Stages
+from optsched.solve.exact import ExactModel, per_row, stage_rows
+from optsched.solve.result import Budget, Result, Spent
+from optsched.values.profile import PriorityMode
+
+FINE_NODES = 320
+"""Up to this many nodes the fine plan is one exact model of what the coarse plan chose."""
+
+RANK_SHARE = 0.25
+"""The share of what is left of the budget that one coarse rank may use."""
+
+COARSE_SHARE = 0.5
+"""The share of the budget for the coarse plan; the rest is for the fine one and for bounds that it leaves open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the coarse plan chose: the scope of the fine model, and the bounds of its stages by rank."""
+
+    scope: Scope
+    goals: tuple[int, ...]
+    bounds: tuple[int, ...]
+
+
+class CoarseSolver:
+    """Solves rounds that are too large for one exact model."""
+
+    def solve(self, problem: Problem, hint: Assignment, budget: Budget, clock: Clock) -> Result:
+        """Return the better of the hint and the fine plan, with the coarse model's bounds."""
+        spent = Spent(budget, clock)
+        coarse = CoarseModel(problem)
+        if problem.profile.priority_mode is PriorityMode.WEIGHTED:
+            return _weighted(problem, coarse, hint, spent)
+        choice = _choose(problem, coarse, spent)
+        plan = hint
+        if choice is not None:
+            fine = _fine(problem, choice.scope, hint, spent)
+            plan = _better(problem, fine, hint)
+        return _bounded(problem, plan, choice, spent)
+
+
+def _better(problem: Problem, first: Assignment, second: Assignment) -> Assignment:
+    mode = problem.profile.priority_mode
+    if check(problem, first):
+        return second
+    return first if score(problem, first).key(mode) >= score(problem, second).key(mode) else second
+
+
+def _choose(problem: Problem, coarse: CoarseModel, spent: Spent) -> Choice | None:
+    """Solve the coarse model rank by rank, then who stays and who is older; None where time ran out before any solution."""
+    share = dataclasses.replace(spent.budget, wall_s=spent.wall_left_s * COARSE_SHARE)
+    stages = Stages(coarse.model, Spent(share, spent.clock))
+    goals, bounds = [], []
+    priorities = len(problem.priorities)
+    for row in stage_rows(problem):
+        goal = coarse.ladder.stage(row, priorities)
+        result = stages.maximize(goal, RANK_SHARE)
+        if result.value is None:
+            break
+        goals.append(result.value)
+        bounds.append(result.bound)
+        if not isinstance(goal, int):
+            coarse.model.add(goal >= result.value)
+    if stages.solution is None:
+        return None
+    stays, older = objective.stay(problem, coarse.decisions), objective.age(problem, coarse.decisions)
+    most_age = 1 + sum(job.minimum * job.ahead_of for job in problem.queued)
+    tie = stages.maximize(older - most_age * stays, RANK_SHARE)
+    if tie.value is not None and not isinstance(older, int):
+        coarse.model.add(older - most_age * stays >= tie.value)
+    stages.minimize(coarse.bill, 1.0)
+    spent.deterministic_s += stages.spent.deterministic_s
+    return Choice(_scope_of(problem, coarse, stages), tuple(goals), tuple(bounds))
+
+
+def _scope_of(problem: Problem, coarse: CoarseModel, stages: Stages) -> Scope:
+    """Return what the coarse solution does, as a scope: those jobs, and gangs only in their cells."""
+    decisions = coarse.decisions
+    starts = frozenset(j for j, gang in decisions.starts.items() if stages.value(gang.active))
+    within = {}
+    for j in starts & coarse.split.keys():
+        used = [c for c, units in coarse.split[j].items() if stages.value(units)]
+        within[j] = np.isin(coarse.cells.cell_of, used)
+    return Scope(
+        starts=starts,
+        stops=frozenset(j for j, stop in decisions.stops.items() if stages.value(stop)),
+        moves=frozenset(j for j, gang in decisions.moves.items() if stages.value(gang.active)),
+        resizes=frozenset(j for j, gang in decisions.resizes.items() if stages.value(gang.active)),
+        within=within,
+    )
+
+
+def _fine(problem: Problem, scope: Scope, hint: Assignment, spent: Spent) -> Assignment:
+    """Place what the coarse plan chose, exactly where that is affordable."""
+    if len(problem.nodes.capacity) > FINE_NODES:
+        return hint
+    model = ExactModel(problem, scope)
+    result = model.solve_strict(NO_CHANGE, spent)
+    return result.assignment
+
+
+def _bounded(problem: Problem, plan: Assignment, choice: Choice | None, spent: Spent) -> Result:
+    """Bound every rank with the higher ranks at what the plan achieves, as far as the budget goes, then the bill."""
+    rows = score(problem, plan).rows
+    priorities = len(problem.priorities)
+    coarse = CoarseModel(problem)
+    stages = Stages(coarse.model, spent)
+    bounds: list[int | None] = []
+    met = choice is not None
+    for position, row in enumerate(stage_rows(problem)):
+        goal = coarse.ladder.stage(row, priorities)
+        reached = through(rows, row, priorities)
+        if met and choice is not None and position < len(choice.bounds):
+            bound = choice.bounds[position]
+            met = choice.goals[position] == reached
+        elif isinstance(goal, int):
+            bound = goal
+        else:
+            bound = min(stages.maximize(goal, RANK_SHARE).bound, 2**40)
+        bounds.append(bound if bound < 2**40 else None)
+        if not isinstance(goal, int):
+            coarse.model.add(goal >= reached)
+    bill = stages.minimize(coarse.bill, 1.0)
+    row_bounds = per_row(problem, plan, bounds, priorities)
+    return Result(
+        assignment=plan,
+        row_bounds=row_bounds,
+        bill_bound=max(0, bill.bound),
+        proven=all(b == r for b, r in zip(row_bounds, rows, strict=True)) and bill.bound >= score(problem, plan).costs.total,
+        deterministic_s=spent.deterministic_s,
+    )
+
+
+def through(rows: tuple[int, ...], row: int, priorities: int) -> int:
+    """Return the value of a stage's sum (see `objective.Ladder`) for known ranks."""
+    part, rest = divmod(row, 4 * priorities)
+    tier, priority = divmod(rest, priorities)
+    tiers = [0] if tier == 0 else list(range(1, tier + 1))
+    return sum(
+        rows[(p * 4 + t) * priorities + q]
+        for p in range(part + 1)
+        for t in tiers
+        for q in range(priorities if p < part else priority + 1)
+    )
+
+
+def _weighted(problem: Problem, coarse: CoarseModel, hint: Assignment, spent: Spent) -> Result:
+    """Solve the one sum of the weighted mode on the coarse model, then place it."""
+    share = dataclasses.replace(spent.budget, wall_s=spent.wall_left_s * COARSE_SHARE)
+    stages = Stages(coarse.model, Spent(share, spent.clock))
+    result = stages.maximize(objective.worth(problem, coarse.decisions, coarse.ladder, coarse.bill), 1.0)
+    spent.deterministic_s += stages.spent.deterministic_s
+    plan = hint
+    if stages.solution is not None and len(problem.nodes.capacity) <= FINE_NODES:
+        model = ExactModel(problem, _scope_of(problem, coarse, stages))
+        plan = _better(problem, model.solve_weighted(NO_CHANGE, spent).assignment, hint)
+    return Result(plan, weighted_bound=result.bound, deterministic_s=spent.deterministic_s)
+
+
+__all__ = ["CoarseSolver", "full_scope"]

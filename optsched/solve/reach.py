@@ -1,0 +1,82 @@
+"""How much room each job could have on each node, if all over whom it may have a right made way: a bound, worked out once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from optsched.rounds.line import Use, use_of
+from optsched.rounds.problem import Flags, Ints, Problem, RoundJob
+from optsched.rounds.rights import Claim, claim_of
+from optsched.rounds.score import gpu_type_of
+from optsched.solve.victims import Victims
+
+
+class Reach:
+    """Answers for jobs of one kind (team, priority, standing, best claim) share one array."""
+
+    def __init__(
+        self, problem: Problem, stops: frozenset[int], moves: frozenset[int], resizes: frozenset[int]
+    ) -> None:
+        self.problem = problem
+        self._victims = Victims(problem)
+        count = problem.first_queued
+        self._stops = _flags(count, stops)
+        self._moves = _flags(count, moves)
+        self._resizes = _flags(count, resizes)
+        self._team = np.array([job.team for job in problem.running], dtype=np.int64)
+        self._inside = np.array([each.inside_quota for each in problem.takeable], dtype=bool)
+        self._known: dict[tuple[object, ...], Ints] = {}
+        shape = (len(problem.team_names), len(problem.priorities), len(problem.gpu_types))
+        # What stays whatever happens: the part of each line that nobody can stop.
+        self._fixed: Use = use_of(
+            shape,
+            [
+                (job.claim_team, job, min(job.size_now, job.minimum), gpu_type_of(problem, job.spread_now))
+                for job in problem.running
+                if job.size_now and job.index not in stops
+            ],
+        )
+
+    def best_claim(self, job: RoundJob) -> Claim:
+        """Return the strongest claim that the job could have in any plan."""
+        use, gpu_type = self._fixed, next((y for y, speed in enumerate(job.type_speed) if speed > 0), 0)
+        if sum(speed > 0 for speed in job.type_speed) > 1:
+            return Claim(inside_quota=True, inside_entitlement=True)
+        team, key = job.claim_team, job.priority
+        added = 0 if job.running else job.minimum
+        use.gpus[team, key, gpu_type] += added
+        use.cpus[team, key] += added * job.cpus_per_gpu_u
+        use.memory[team, key] += added * job.memory_per_gpu_u
+        claim = claim_of(self.problem, job, job.minimum, use)
+        use.gpus[team, key, gpu_type] -= added
+        use.cpus[team, key] -= added * job.cpus_per_gpu_u
+        use.memory[team, key] -= added * job.memory_per_gpu_u
+        return claim
+
+    def kind(self, job: RoundJob) -> tuple[object, ...]:
+        """Return what the job's rights depend on."""
+        return (job.team, job.priority, job.emergency, job.due, job.may_break_quota, self.best_claim(job))
+
+    def givers(self, job: RoundJob) -> tuple[Flags, Flags]:
+        """Return the running jobs whose stop, and whose move, could make room for the job; shape (running,) each."""
+        rights = self._victims.rights(job, self.best_claim(job), set())
+        moved: Flags = self._moves & ((self._team == job.team) | ~self._inside)
+        stopped: Flags = rights & self._stops
+        return stopped, moved
+
+    def room(self, job: RoundJob) -> Ints:
+        """Return the GPUs on each node that could be had for the job, shape (N,); read only."""
+        kind = self.kind(job)
+        found = self._known.get(kind)
+        if found is None:
+            stopped, moved = self.givers(job)
+            freed, _, _ = self._victims.freed(stopped | moved | self._resizes)
+            nodes = self.problem.nodes
+            found = self._known[kind] = np.minimum(nodes.capacity, nodes.free + freed)
+        return found
+
+
+def _flags(count: int, indices: frozenset[int]) -> Flags:
+    flags = np.zeros(count, dtype=bool)
+    flags[list(indices)] = True
+    return flags
