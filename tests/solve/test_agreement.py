@@ -82,6 +82,27 @@ def test_the_exact_model_finds_the_best_plan_and_proves_it(chunk):
         assert result.proven, seed
 
 
+@pytest.mark.parametrize(
+    ("seed", "about"),
+    [
+        (529, "a node outside a level, inside a narrower one"),
+        (601, "two of them in one rack"),
+        (587, "an elastic job on one node that takes nothing new"),
+        (590, "an emergency that is served by a move"),
+        (1881, "a move that pays needs another one that does not"),
+        (2250, "moves to another GPU type"),
+        (3046, "growth that waits for a checkpoint, of a job that could also move"),
+        (3602, "an emergency on a node that two protected jobs can leave"),
+    ],
+)
+def test_the_exact_model_gets_rare_rounds_right(seed, about):
+    """Rounds of which few are drawn at random."""
+    problem, round_ = both(tiny_round(seed))
+    result = ExactSolver().solve(problem, NO_CHANGE, ENOUGH, StoppedClock())
+    assert check(problem, result.assignment) == [], about
+    assert score_of(round_, plan_of(problem, result.assignment)) == best_plans(round_).score, about
+
+
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_the_score_is_the_oracles_score(chunk):
     """Rows, who stays, who is older, the bill and the weighted sum of the greedy plan and of changing nothing."""

@@ -129,6 +129,13 @@ def test_the_ladder_is_never_worse_than_greedy(work_s):
         assert answer.score.key(mode) >= score(problem, greedy(problem)).key(mode), seed
 
 
+def test_a_mover_above_its_minimum_claims_with_what_lies_above_it():
+    """An elastic job that moves at more than its minimum: the search's plan passes the checker."""
+    problem = build_problem(small_round(504))
+    answer = climbed(problem, SolverChoice.EXACT, Budget(wall_s=1e9, deterministic_s=1.0))
+    assert "refused" not in answer.why
+
+
 def test_the_same_seed_and_the_same_work_give_the_same_plan():
     """Also where the work does not suffice to prove anything."""
     for seed in (1, 2):
