@@ -27,7 +27,10 @@ RANK_SHARE = 0.25
 """The share of what is left of the budget that one coarse rank may use."""
 
 COARSE_SHARE = 0.5
-"""The share of the budget for the coarse plan; the rest is for the fine one and for bounds that it leaves open."""
+"""The share of the budget for the coarse plan."""
+
+FINE_SHARE = 0.7
+"""The share of what is then left for the fine plan; the rest is for bounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class CoarseSolver:
         choice = _choose(problem, coarse, spent)
         plan = hint
         if choice is not None:
-            fine = _fine(problem, choice.scope, hint, spent)
+            fine = _fine(problem, choice, hint, spent)
             plan = _better(problem, fine, hint)
         return _bounded(problem, plan, choice, spent)
 
@@ -107,12 +110,14 @@ def _scope_of(problem: Problem, coarse: CoarseModel, stages: Stages) -> Scope:
     )
 
 
-def _fine(problem: Problem, scope: Scope, hint: Assignment, spent: Spent) -> Assignment:
+def _fine(problem: Problem, choice: Choice, hint: Assignment, spent: Spent) -> Assignment:
     """Place what the coarse plan chose, exactly where that is affordable."""
     if len(problem.nodes.capacity) > FINE_NODES:
         return hint
-    model = ExactModel(problem, scope)
-    result = model.solve_strict(NO_CHANGE, spent)
+    share = dataclasses.replace(spent.budget, wall_s=spent.wall_left_s * FINE_SHARE)
+    part = Spent(share, spent.clock)
+    result = ExactModel(problem, choice.scope).solve_strict(NO_CHANGE, part, choice.goals)
+    spent.deterministic_s += part.deterministic_s
     return result.assignment
 
 

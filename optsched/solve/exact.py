@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ortools.sat.python.cp_model import CpModel
 
@@ -26,11 +26,15 @@ from optsched.solve.cpsat.flows import Flows, add_flows
 from optsched.solve.cpsat.hints import add_hint, assignment_of
 from optsched.solve.cpsat.stages import Stages
 from optsched.solve.cpsat.symmetry import order_equal_jobs
+from optsched.solve.cpsat.terms import total
 from optsched.solve.cpsat.terms import Linear
 from optsched.solve.result import Budget, Result, Spent
 from optsched.values.profile import PriorityMode
 
-RANK_SHARE = 0.5
+FORCE_SHARE = 0.2
+"""The share of the budget for finding a plan that starts everything in scope at once."""
+
+RANK_SHARE = 0.3
 """The share of what is left of the budget that one rank may use; the bill comes last and gets all that remains."""
 
 
@@ -74,16 +78,27 @@ class ExactModel:
         """Start the search from an assignment."""
         add_hint(self.decisions, assignment)
 
-    def solve_strict(self, hint: Assignment, spent: Spent) -> Result:
-        """Solve rank by rank, then who stays and who is older, then the bill."""
+    def try_everything(self, stages: Stages, share: float) -> None:
+        """Look for any plan that starts every job in scope; if there is one it is the solution to go on from."""
+        wish = total([gang.active for gang in self.decisions.starts.values()])
+        stages.satisfy([gang.active for gang in self.decisions.starts.values()], wish, share)
+
+    def solve_strict(self, hint: Assignment, spent: Spent, ceiling: Sequence[int] = ()) -> Result:
+        """Solve rank by rank, then who stays and who is older, then the bill.
+
+        `ceiling` gives, stage by stage, what is known to be the most: a stage that is there already need not be searched.
+        """
         problem, model = self.problem, self.model
         stages = Stages(model, spent)
+        if ceiling:
+            self.try_everything(stages, FORCE_SHARE)
         priorities = len(problem.priorities)
         bounds: list[int | None] = []
         open_rank = False
-        for row in stage_rows(problem):
+        for position, row in enumerate(stage_rows(problem)):
             goal = self.ladder.stage(row, priorities)
-            result = stages.maximize(goal, RANK_SHARE)
+            most = ceiling[position] if position < len(ceiling) and not open_rank else None
+            result = stages.maximize(goal, RANK_SHARE, most)
             if result.value is None:
                 return _from_hint(problem, hint, bounds, spent)
             bounds.append(result.bound)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
-from ortools.sat.python.cp_model import CpModel, CpSolver
+from ortools.sat.python.cp_model import CpModel, CpSolver, IntVar
 
 from optsched.errors import SolverFailed
 from optsched.solve.cpsat.terms import Linear
@@ -29,9 +30,39 @@ class Stages:
         self.model, self.spent = model, spent
         self.solution: list[int] | None = None
 
-    def maximize(self, objective: Linear, share: float) -> StageResult:
-        """Maximise within `share` (0..1] of what is left of the budget."""
+    def maximize(self, objective: Linear, share: float, most: int | None = None) -> StageResult:
+        """Maximise within `share` (0..1] of what is left of the budget; where `most` is reached nothing is searched."""
+        if most is not None and self.solution is not None and self.value(objective) >= most:
+            return StageResult(self.value(objective), self.value(objective), True)
         return self._run(objective, share, maximize=True)
+
+    def satisfy(self, literals: Sequence[IntVar], count: Linear, share: float) -> None:
+        """Look for a solution with all literals true; it becomes the hint of what follows, if there is one."""
+        if isinstance(count, int) or not literals:
+            return
+        trial = self.model.clone()
+        for literal in literals:
+            trial.add(trial.get_bool_var_from_proto_index(literal.index) == 1)
+        solver = self._solver_for(share)
+        status = solver.solve(trial)
+        self.spent.deterministic_s += solver.response_proto.deterministic_time
+        if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            self._solver = solver
+            self.solution = list(solver.response_proto.solution)
+
+    def _solver_for(self, share: float) -> CpSolver:
+        """Return a solver with the parameters of `share` of what is left of the budget."""
+        spent = self.spent
+        solver = CpSolver()
+        parameters = solver.parameters
+        parameters.random_seed = spent.budget.seed
+        parameters.num_workers = spent.budget.workers
+        parameters.max_time_in_seconds = max(0.01, spent.wall_left_s * share)
+        left = spent.deterministic_left_s
+        if left is not None:
+            parameters.max_deterministic_time = max(1e-6, left * share)
+            parameters.num_workers = 1
+        return solver
 
     def minimize(self, objective: Linear, share: float) -> StageResult:
         """Minimise within `share` (0..1] of what is left of the budget."""
@@ -50,15 +81,7 @@ class Stages:
             for index, value in enumerate(self.solution):
                 model.add_hint(model.get_int_var_from_proto_index(index), value)
         (model.maximize if maximize else model.minimize)(objective)
-        solver = CpSolver()
-        parameters = solver.parameters
-        parameters.random_seed = spent.budget.seed
-        parameters.num_workers = spent.budget.workers
-        parameters.max_time_in_seconds = max(0.01, spent.wall_left_s * share)
-        left = spent.deterministic_left_s
-        if left is not None:
-            parameters.max_deterministic_time = max(1e-6, left * share)
-            parameters.num_workers = 1
+        solver = self._solver_for(share)
         status = solver.solve(model)
         spent.deterministic_s += solver.response_proto.deterministic_time
         if status in (cp_model.INFEASIBLE, cp_model.MODEL_INVALID):
