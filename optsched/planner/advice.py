@@ -67,7 +67,7 @@ def _raised(snapshot: Snapshot, team: str, which: str, gpus: int) -> Snapshot:
             return Amounts(gpus=gpus)
         if not amounts.gpus_by_type:
             return dataclasses.replace(amounts, gpus=gpus)
-        return dataclasses.replace(amounts, gpus_by_type={name: gpus for name in amounts.gpus_by_type})
+        return dataclasses.replace(amounts, gpus_by_type=dict.fromkeys(amounts.gpus_by_type, gpus))
 
     def changed(each: Team) -> Team:
         if which == "quota":

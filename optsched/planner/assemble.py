@@ -65,9 +65,7 @@ def _names(problem: Problem, jobs: Sequence[int]) -> tuple[JobId, ...]:
     return tuple(problem.jobs[j].job.id for j in sorted(jobs))
 
 
-def _starts(
-    problem: Problem, flow: Flow, served: Served, indices: Indices, *, with_tasks: bool
-) -> tuple[Start, ...]:
+def _starts(problem: Problem, flow: Flow, served: Served, indices: Indices, *, with_tasks: bool) -> tuple[Start, ...]:
     fabrics = fabrics_of(problem) if with_tasks else {}
     starts = []
     for j, change in sorted(flow.changes.items()):
@@ -191,4 +189,3 @@ def _gap(problem: Problem, answer: Answer, gap_gpus: int | None) -> float | None
     by_gpus = gap_gpus / problem.healthy_gpus if problem.healthy_gpus else 0.0
     by_bill = (score.costs.total - result.bill_bound) / value if value else 0.0
     return max(0.0, by_gpus, by_bill)
-

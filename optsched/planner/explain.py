@@ -56,7 +56,9 @@ def explain_waiting(
         waiting, advice = _explain(after, job, known)
         unblock = first_proven(problem, job, advice, proof) if proof is not None and len(result) < prove else None
         if waiting.reason == "impossible":
-            unblock = Unblock(UnblockKind.NEVER, str(job.job.id), None, "change the request: no node or domain can hold it")
+            unblock = Unblock(
+                UnblockKind.NEVER, str(job.job.id), None, "change the request: no node or domain can hold it"
+            )
         result.append(Waiting(waiting.job, waiting.reason, waiting.detail, unblock))
     return tuple(result)
 
@@ -189,7 +191,9 @@ def _held(after: After, job: RoundJob) -> Found | None:
     holds = after.ledger.holds_on(job)
     if not holds:
         grants = [grant.name for grant in problem.domain_holds if job.index in grant.binds]
-        return Waiting(name, "held", f"the free room is kept for {', '.join(grants) or 'a gang that starts now'}"), advice
+        return Waiting(
+            name, "held", f"the free room is kept for {', '.join(grants) or 'a gang that starts now'}"
+        ), advice
     who = ", ".join(hold.name for hold in holds[:3])
     starts = [each.start_at for each in after.reserved if any(hold.unless == each.job.index for hold in holds)]
     known = [start for start in starts if start is not None]
@@ -197,7 +201,9 @@ def _held(after: After, job: RoundJob) -> Found | None:
     if job.job.estimated_runtime_s is None:
         detail = f"room is kept for {who}{when}; it has no estimated run time, so it cannot be shown to end before that"
     else:
-        detail = f"room is kept for {who}{when}; it would still run then (its estimate is {job.job.estimated_runtime_s:g} s)"
+        detail = (
+            f"room is kept for {who}{when}; it would still run then (its estimate is {job.job.estimated_runtime_s:g} s)"
+        )
     if known and min(known) > problem.snapshot.now + 1:
         seconds = float(int(min(known) - problem.snapshot.now))
         field = f"jobs.{name}.estimated_runtime_s"
@@ -251,7 +257,16 @@ def _windows(after: After, job: RoundJob) -> Found | None:
 def _no_room(after: After, job: RoundJob, known: dict[tuple[object, ...], tuple[str, str]]) -> Found:
     """Explain a job that nothing free suits: how many domains miss by what, and the nearest miss."""
     problem = after.problem
-    shape = (job.cut, job.unit, job.minimum, id(job.nodes), job.required, job.slices, job.cpus_per_gpu_u, job.memory_per_gpu_u)
+    shape = (
+        job.cut,
+        job.unit,
+        job.minimum,
+        id(job.nodes),
+        job.required,
+        job.slices,
+        job.cpus_per_gpu_u,
+        job.memory_per_gpu_u,
+    )
     if shape not in known:
         known[shape] = _count_misses(after, job, _room(after, job, after.ledger))
     counts, nearest = known[shape]
@@ -278,7 +293,11 @@ def _count_misses(after: After, job: RoundJob, room: Ints) -> tuple[str, str]:
         fits = int((room >= min(job.unit if job.cut is not Cut.ONE_NODE else job.minimum, job.minimum)).sum())
         what = "node" if fits == 1 else "nodes"
         total = len(room)
-        counts = f"{fits} of {total} {what} could take part of it" if job.cut is not Cut.ONE_NODE else f"0 of {total} nodes fit"
+        counts = (
+            f"{fits} of {total} {what} could take part of it"
+            if job.cut is not Cut.ONE_NODE
+            else f"0 of {total} nodes fit"
+        )
     else:
         counts = f"0 of {tree.domain_count(level)} {tree.levels[level]} domains fit"
     listed = ", ".join(f"{count} {why}" for why, count in reasons.most_common() if count)
@@ -318,4 +337,3 @@ def _reasons(after: After, job: RoundJob) -> Counter[str]:
         counts[why] = int(hit.sum())
         left &= ~hit
     return counts
-

@@ -56,7 +56,11 @@ class Indices:
                 gpus = common
             elif own and len(own) <= count:
                 rest = tuple(sorted(self._room(n) - set(own)))
-                gpus = tuple(sorted((*own, *choose_gpus(self._fabrics[n], rest, count - len(own))))) if count > len(own) else own
+                gpus = (
+                    tuple(sorted((*own, *choose_gpus(self._fabrics[n], rest, count - len(own)))))
+                    if count > len(own)
+                    else own
+                )
             elif own:
                 gpus = choose_gpus(self._fabrics[n], own, count)
             else:

@@ -91,7 +91,10 @@ class _Forecast:
         self._memory = self._gpus * memory[self._jobs] if entries else self._gpus
         self._booked = np.zeros(len(problem.nodes.capacity), dtype=np.int64)
         self._ceilings = [
-            [(end, amount_of(problem, job, job.spread_now, ceiling.item)) for job, end in self._running_in(ceiling.jobs)]
+            [
+                (end, amount_of(problem, job, job.spread_now, ceiling.item))
+                for job, end in self._running_in(ceiling.jobs)
+            ]
             for ceiling in problem.ceilings
         ]
         self.times: Sequence[float] = np.unique(self._ends[np.isfinite(self._ends)]).tolist()

@@ -127,7 +127,8 @@ def _row_weights(snapshot: Snapshot, priorities: Sequence[int]) -> Ints:
     weight = class_weight(profile)
     tiers = np.minimum.accumulate([round(10 * profile.tier_weights.get(name, 1.0)) for name in TIER_NAMES])
     classes = [weight(priority) for priority in priorities]
-    above = [classes[-1] * each / classes[0] if classes[0] else 0.0 for each in classes]
+    known = [weight(priority) for priority in profile.classes.values()] or [1.0]
+    above = [min(known) * each / max(known) if max(known) else 0.0 for each in classes]
     along = np.minimum.accumulate([round(100 * each) for each in [*classes, *above]]).reshape(2, -1)
     rows: Ints = (tiers[None, :, None] * along[:, None, :]).astype(np.int64).reshape(-1)
     return rows
@@ -241,9 +242,7 @@ def _takeable(
         team, quota, entitlement = job.claim_team, lines.quota[job.claim_team], lines.entitlement[job.claim_team]
         keys = (job.priority, priorities + job.priority)
         above_quota = tuple(not quota or above_line(use, team, key, quota, job, gpu_type) for key in keys)
-        above_fair = tuple(
-            bool(entitlement) and above_line(use, team, key, entitlement, job, gpu_type) for key in keys
-        )
+        above_fair = tuple(bool(entitlement) and above_line(use, team, key, entitlement, job, gpu_type) for key in keys)
         result.append(
             Takeable(
                 above_quota=(above_quota[0], above_quota[1]),
@@ -252,4 +251,3 @@ def _takeable(
             )
         )
     return tuple(result)
-

@@ -187,12 +187,24 @@ class JobBuilder:
             found = self._fewest[key] = max(1, min(found, len(per_domain)))
         return found
 
-    def possible(self, job: Job, cut: Cut, unit: int, sizes: tuple[int, ...], lawful: Flags, only_up: bool = False) -> int:
+    def possible(
+        self, job: Job, cut: Cut, unit: int, sizes: tuple[int, ...], lawful: Flags, only_up: bool = False
+    ) -> int:
         """Return the largest size at which the job could run if the cluster were empty, 0 where it cannot at all.
 
         `only_up` counts only nodes that take new work; else what is cordoned or down counts too.
         """
-        key = (id(lawful), cut, unit, sizes, job.required, job.slices, job.cpus / job.gpus, job.memory_gb / job.gpus, only_up)
+        key = (
+            id(lawful),
+            cut,
+            unit,
+            sizes,
+            job.required,
+            job.slices,
+            job.cpus / job.gpus,
+            job.memory_gb / job.gpus,
+            only_up,
+        )
         found = self._possible.get(key)
         if found is None:
             mask = lawful & self.nodes.taking if only_up else lawful

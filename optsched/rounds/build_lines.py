@@ -72,7 +72,14 @@ def build_teams(snapshot: Snapshot) -> Teams:
                 quotas[index[team]] = _raised(quotas[index[team]], share + (position < rest))
     names.append("near deadlines")
     quotas.append(None)
-    return Teams(tuple(names), len(snapshot.teams), {str(team): t for team, t in index.items()}, grant_of, len(names) - 1, tuple(quotas))
+    return Teams(
+        tuple(names),
+        len(snapshot.teams),
+        {str(team): t for team, t in index.items()},
+        grant_of,
+        len(names) - 1,
+        tuple(quotas),
+    )
 
 
 def _raised(quota: Amounts | None, gpus: int) -> Amounts:
@@ -97,7 +104,9 @@ class Shares:
     entitled: Entitlements
 
 
-def fair_shares(snapshot: Snapshot, nodes: Nodes, gpu_types: Sequence[str], builder: JobBuilder, teams: Teams) -> Shares:
+def fair_shares(
+    snapshot: Snapshot, nodes: Nodes, gpu_types: Sequence[str], builder: JobBuilder, teams: Teams
+) -> Shares:
     """Return weighted DRF entitlements over what healthy nodes have, counting only demand that they could run."""
     healthy = healthy_capacity(snapshot.cluster.nodes, nodes)
     types = len(gpu_types)
@@ -218,7 +227,11 @@ def limit_items(amounts: Amounts | None, gpu_types: Sequence[str]) -> tuple[Item
     if amounts is None:
         return ()
     items = [] if amounts.gpus is None else [Item(What.GPUS, None, amounts.gpus)]
-    items += [Item(What.GPUS, y, amounts.gpus_by_type[GpuType(n)]) for y, n in enumerate(gpu_types) if n in amounts.gpus_by_type]
+    items += [
+        Item(What.GPUS, y, amounts.gpus_by_type[GpuType(n)])
+        for y, n in enumerate(gpu_types)
+        if n in amounts.gpus_by_type
+    ]
     return (*items, *_side_items(amounts))
 
 
@@ -258,7 +271,9 @@ def _jobs_below(all_teams: Sequence[Team], teams: Teams, jobs: Sequence[RoundJob
     return below
 
 
-def build_domain_holds(snapshot: Snapshot, tree: Tree, nodes: Nodes, jobs: Sequence[RoundJob]) -> tuple[DomainHold, ...]:
+def build_domain_holds(
+    snapshot: Snapshot, tree: Tree, nodes: Nodes, jobs: Sequence[RoundJob]
+) -> tuple[DomainHold, ...]:
     """Return what grants in force keep inside their domains (all nodes where they name none)."""
     holds = []
     for grant in active_grants(snapshot):

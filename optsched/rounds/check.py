@@ -60,10 +60,16 @@ def shape_faults(problem: Problem, job: RoundJob, spread: Spread) -> list[str]:
     faults = []
     if size not in job.sizes:
         faults.append(f"{size} GPUs is not one of its sizes")
-    faults += [f"{count} GPUs on {_node(problem, n)} break its cut" for n, count in spread if not _cut_ok(problem, job, n, count)]
+    faults += [
+        f"{count} GPUs on {_node(problem, n)} break its cut"
+        for n, count in spread
+        if not _cut_ok(problem, job, n, count)
+    ]
     if job.cut is Cut.ONE_NODE and len(nodes) > 1:
         faults.append("it must be on one node")
-    faults += [f"it may not use {_node(problem, n)}" for n in nodes if not job.nodes[n] and now.get(n, 0) < dict(spread)[n]]
+    faults += [
+        f"it may not use {_node(problem, n)}" for n in nodes if not job.nodes[n] and now.get(n, 0) < dict(spread)[n]
+    ]
     types = {int(problem.nodes.gpu_type[n]) for n in nodes}
     if len(types) > 1 or job.type_speed[next(iter(types))] <= 0:
         faults.append("it mixes GPU types or uses one that it does not allow")
@@ -286,16 +292,10 @@ def grants(problem: Problem, flow: Flow) -> list[str]:
             continue
         given = sum(sum(flow.gives[n].values()) for n in inside & flow.gives.keys())
         free = sum(int(problem.nodes.free[n]) for n in inside)
-        used = sum(
-            count
-            for j in hold.grantees
-            for n, count in flow.assignment.after(problem.jobs[j])
-            if n in inside
-        )
+        used = sum(count for j in hold.grantees for n, count in flow.assignment.after(problem.jobs[j]) if n in inside)
         started = sum(
             count for n in inside & flow.takes.keys() for j, count in flow.takes[n].items() if j in hold.grantees
         )
         if taken > max(0, free + given - started - max(0, hold.gpus - used)):
             broken.append(f"GPUs of {hold.name} are used by others")
     return broken
-

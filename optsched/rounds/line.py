@@ -40,9 +40,7 @@ def rows_by_team(lines: Lines, held: Ints, teams: Ints, deadline_team: int) -> I
     typed = lines.typed[teams][:, None]
     quota_by_type = lines.quota_by_type[teams][:, None, :]
     quota_any = lines.quota_any[teams][:, None]
-    guaranteed = np.where(
-        typed, np.minimum(through, quota_by_type).sum(axis=2), np.minimum(total, quota_any)
-    )
+    guaranteed = np.where(typed, np.minimum(through, quota_by_type).sum(axis=2), np.minimum(total, quota_any))
     entitled = np.where(
         typed,
         np.minimum(through, quota_by_type + lines.fair_by_type[teams][:, None, :]).sum(axis=2),
@@ -100,9 +98,7 @@ def fits_line(use: Use, team: int, key: int, line: tuple[Item, ...]) -> bool:
 
 def above_line(use: Use, team: int, key: int, line: tuple[Item, ...], job: RoundJob, gpu_type: int) -> bool:
     """Return whether the team's use through `key` exceeds the line in a resource that the job uses."""
-    return any(
-        use.through(team, key, item) > item.amount and _uses(job, gpu_type, item) for item in line
-    )
+    return any(use.through(team, key, item) > item.amount and _uses(job, gpu_type, item) for item in line)
 
 
 def _uses(job: RoundJob, gpu_type: int, item: Item) -> bool:

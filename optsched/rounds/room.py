@@ -57,9 +57,7 @@ def cut_down(job: Shape, per_node: Ints, capacity: Ints) -> Ints:
     return np.where(per_node >= job.minimum, np.minimum(per_node, job.maximum), 0)
 
 
-def usable(
-    job: Shape, nodes: Nodes, gpus: Ints, cpus_u: Ints, memory_u: Ints, mask: Flags | None = None
-) -> Ints:
+def usable(job: Shape, nodes: Nodes, gpus: Ints, cpus_u: Ints, memory_u: Ints, mask: Flags | None = None) -> Ints:
     """Return the GPUs of `job` that each node can take given what is free there, shape (N,).
 
     `mask` stands in for the nodes that the job may use.

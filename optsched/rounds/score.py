@@ -78,7 +78,9 @@ def loss_at(problem: Problem, job: RoundJob, size: int, span: int, gpu_type: int
     return size * round(problem.horizon_s * (1.0 - speed))
 
 
-def scatter_loss(problem: Problem, job: RoundJob, size: int, nodes: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> int:
+def scatter_loss(
+    problem: Problem, job: RoundJob, size: int, nodes: np.ndarray[tuple[int], np.dtype[np.int64]]
+) -> int:
     """Return the price of using more domains of the preferred level than could be."""
     if job.preferred is None:
         return 0
@@ -130,7 +132,7 @@ def bill(problem: Problem, flow: Flow) -> Costs:
     """Return the bill of an assignment."""
     assignment = flow.assignment
     loss = sum(_loss_after(problem, job, assignment) for job in problem.jobs)
-    by_change = {change: 0 for change in Change}
+    by_change = dict.fromkeys(Change, 0)
     for j, change in flow.changes.items():
         job = problem.jobs[j]
         by_change[change] += job.costs.stop if change is Change.STOP else job.costs.move

@@ -148,7 +148,8 @@ def _bounded(problem: Problem, plan: Assignment, choice: Choice | None, spent: S
         assignment=plan,
         row_bounds=row_bounds,
         bill_bound=max(0, bill.bound),
-        proven=all(b == r for b, r in zip(row_bounds, rows, strict=True)) and bill.bound >= score(problem, plan).costs.total,
+        proven=all(b == r for b, r in zip(row_bounds, rows, strict=True))
+        and bill.bound >= score(problem, plan).costs.total,
         deterministic_s=spent.deterministic_s,
     )
 

@@ -18,6 +18,7 @@ from optsched.solve.cpsat.constraints import (
     add_floors,
     add_grants,
     add_holds,
+    add_needs,
     add_payment,
     add_stop_limit,
 )
@@ -27,7 +28,6 @@ from optsched.solve.cpsat.hints import add_hint, assignment_of
 from optsched.solve.cpsat.stages import Stages
 from optsched.solve.cpsat.symmetry import order_equal_jobs
 from optsched.solve.cpsat.terms import total
-from optsched.solve.cpsat.terms import Linear
 from optsched.solve.result import Budget, Result, Spent
 from optsched.values.profile import PriorityMode
 
@@ -66,6 +66,7 @@ class ExactModel:
         self.pairs = Pairs(problem, self.decisions, self.claims, self.flows)
         add_ceilings(problem, self.decisions, self.claims)
         add_stop_limit(problem, self.decisions)
+        add_needs(problem, self.decisions, self.pairs)
         add_floors(problem, self.decisions, self.claims, self.pairs)
         add_payment(problem, self.decisions, self.pairs)
         add_holds(problem, self.decisions, self.flows)

@@ -177,7 +177,11 @@ class _Greedy:
         room = self._room(job, rights)
         found: list[tuple[tuple[int, ...], list[RoundJob], Spread]] = []
         for inside in self._domains(job, room):
-            chosen = self._on_one_node(job, rights, inside) if job.cut is Cut.ONE_NODE else self._cheapest(job, rights, inside)
+            chosen = (
+                self._on_one_node(job, rights, inside)
+                if job.cut is Cut.ONE_NODE
+                else self._cheapest(job, rights, inside)
+            )
             if chosen is not None:
                 victims, spread = chosen
                 found.append((self.victims.price(victims), victims, spread))
@@ -277,7 +281,9 @@ class _Greedy:
         """Return whether the sums allow the job inside some nodes once the chosen are gone."""
         room = np.where(inside, self._room(job, self._gone(chosen)), 0)
         if len(self.problem.gpu_types) > 1:
-            by_type = [np.where(self.problem.nodes.gpu_type == y, room, 0) for y, s in enumerate(job.type_speed) if s > 0]
+            by_type = [
+                np.where(self.problem.nodes.gpu_type == y, room, 0) for y, s in enumerate(job.type_speed) if s > 0
+            ]
         else:
             by_type = [room]
         if job.required is None:
@@ -292,7 +298,9 @@ class _Greedy:
         elastic = [
             job
             for job in self.problem.jobs
-            if job.elastic and (job.resizable or job.index in self.ledger.changed) and job.index not in self.ledger.stopped
+            if job.elastic
+            and (job.resizable or job.index in self.ledger.changed)
+            and job.index not in self.ledger.stopped
         ]
         for job in sorted(elastic, key=lambda each: (each.tier, each.priority, each.index)):
             self._grow_one(job)

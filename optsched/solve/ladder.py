@@ -68,7 +68,9 @@ def climb(
         return Answer(base, base_score, Result(base), source, f"the search failed ({error}); {why}")
     broken = check(problem, result.assignment)
     if broken:
-        return Answer(base, base_score, Result(base), source, f"the checker refused the search's plan ({broken[0]}); {why}")
+        return Answer(
+            base, base_score, Result(base), source, f"the checker refused the search's plan ({broken[0]}); {why}"
+        )
     found = score(problem, result.assignment)
     mode = problem.profile.priority_mode
     if found.key(mode) >= base_score.key(mode):

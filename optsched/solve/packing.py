@@ -44,9 +44,7 @@ def _types_by_speed(problem: Problem, job: RoundJob) -> list[int | None]:
     return [*sorted(allowed, key=lambda y: (-job.type_speed[y], y))]
 
 
-def _pack_type(
-    job: RoundJob, tree: Tree, nodes: Nodes, room: Ints, free: Ints, size: int | None
-) -> Spread | None:
+def _pack_type(job: RoundJob, tree: Tree, nodes: Nodes, room: Ints, free: Ints, size: int | None) -> Spread | None:
     if job.cut is Cut.ONE_NODE:
         return _one_node(job, tree, room, free, size)
     most = int(room.sum())
@@ -88,7 +86,7 @@ def _one_node(job: RoundJob, tree: Tree, room: Ints, free: Ints, size: int | Non
 def _tightest(tree: Tree, candidates: Ints, free: Ints) -> Ints:
     """Return the order of candidates by what is free on the node, then in the domains around it, narrowest first."""
     keys = [free[candidates]]
-    if tree.node_level:
+    if tree.node_level and tree.domain_count(tree.node_level - 1):
         around = tree.node_level - 1
         totals = tree.sum_per_domain(around, free)
         domain = tree.domain_of[around][candidates]
@@ -128,9 +126,7 @@ def _descend(
     return left == 0 or (left <= loose and _onto_nodes(job, nodes, outside, free, left, taken))
 
 
-def _onto_nodes(
-    job: RoundJob, nodes: Nodes, room: Ints, free: Ints, size: int, taken: list[tuple[int, int]]
-) -> bool:
+def _onto_nodes(job: RoundJob, nodes: Nodes, room: Ints, free: Ints, size: int, taken: list[tuple[int, int]]) -> bool:
     """Take `size` GPUs from nodes of one domain: the fullest nodes first for equal units, the fewest nodes for tasks."""
     found = np.flatnonzero(room)
     if job.cut is Cut.PER_NODE:

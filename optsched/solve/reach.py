@@ -14,9 +14,7 @@ from optsched.solve.victims import Victims
 class Reach:
     """Answers for jobs of one kind (team, priority, standing, best claim) share one array."""
 
-    def __init__(
-        self, problem: Problem, stops: frozenset[int], moves: frozenset[int], resizes: frozenset[int]
-    ) -> None:
+    def __init__(self, problem: Problem, stops: frozenset[int], moves: frozenset[int], resizes: frozenset[int]) -> None:
         self.problem = problem
         self._victims = Victims(problem)
         count = problem.first_queued
@@ -33,7 +31,7 @@ class Reach:
             [
                 (job.claim_team, job, min(job.size_now, job.minimum), gpu_type_of(problem, job.spread_now))
                 for job in problem.running
-                if job.size_now and job.index not in stops
+                if job.size_now and job.index not in stops and not _may_change_type(job, moves)
             ],
         )
 
@@ -60,7 +58,8 @@ class Reach:
     def givers(self, job: RoundJob) -> tuple[Flags, Flags]:
         """Return the running jobs whose stop, and whose move, could make room for the job; shape (running,) each."""
         rights = self._victims.rights(job, self.best_claim(job), set())
-        moved: Flags = self._moves & ((self._team == job.team) | ~self._inside)
+        anybody = job.emergency or (job.due and job.may_break_quota)
+        moved: Flags = self._moves & ((self._team == job.team) | ~self._inside | anybody)
         stopped: Flags = rights & self._stops
         return stopped, moved
 
@@ -74,6 +73,10 @@ class Reach:
             nodes = self.problem.nodes
             found = self._known[kind] = np.minimum(nodes.capacity, nodes.free + freed)
         return found
+
+
+def _may_change_type(job: RoundJob, moves: frozenset[int]) -> bool:
+    return job.index in moves and sum(speed > 0 for speed in job.type_speed) > 1
 
 
 def _flags(count: int, indices: frozenset[int]) -> Flags:

@@ -43,7 +43,7 @@ class Victims:
         own = self.team == job.team
         mask = own & (not_lower if job.due else higher)
         other = ~own & self.above_quota
-        by_quota = (claim.inside_quota | (job.due & not_lower))
+        by_quota = claim.inside_quota | (job.due & not_lower)
         fair = self.above_fair & (claim.inside_entitlement and self.problem.profile.reclaim is Reclaim.FAIR_SHARE)
         mask = mask | (other & (by_quota | fair))
         if job.emergency:

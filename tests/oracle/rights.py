@@ -26,10 +26,12 @@ class Rights:
         return self._known[b, v]
 
     def _not_by_force(self, b: str, v: str) -> bool:
-        """A stopped job serves nothing that grows or starts above its minimum."""
+        """A stopped job serves nothing that grows or starts above its minimum; a job that moves displaces nobody."""
         if "rule_13_minimum_by_force" in self.r.without:
             return False
         done, size, _ = self.outcome[b]
+        if done == MOVE and self.outcome[v][0] != MOVE:
+            return True
         big = done == START and size > self.r.jobs[b].min_gpus
         return self.outcome[v][0] == STOP and (done == GROW or big)
 
@@ -46,9 +48,9 @@ class Rights:
             return same_team or not self.inside_quota_now(v)
         if same_team:
             return p_v < p_b or (r.due(b) and p_v == p_b)
-        if self.inside_quota_now(v):
+        if not self._above_quota(v, part):
             return False
-        if self._inside_quota_after(b) and self._above_quota(v, part):
+        if self._inside_quota_after(b):
             return True
         fair = r.profile.reclaim is Reclaim.FAIR_SHARE
         return fair and self._inside_entitlement_after(b) and self._above_entitlement(v, part)

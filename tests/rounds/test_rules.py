@@ -698,12 +698,11 @@ def test_what_a_start_may_cost_doubles_with_patience():
         assert not kept(over, {"q": {"a": 1}}, "v")
 
 
-def test_what_runs_has_not_waited():
-    """w moves onto v's node and pays for v's stop like one that has just come: 1 · 3600, for all its years."""
-    for lost, pays in ((1800, True), (1801, False)):
-        v, w = job("v").rank("P4").running(b=2, lost=lost), job("w").rank("P2").running(a=1, since=90000)
-        snap = snapshot(nodes("a b", 2), v, w, job("q").gang(2).rank("P1"))
-        assert kept(snap, {"q": {"a": 2}, "w": {"b": 1}}, "v") is pays
+def test_what_moves_displaces_nobody():
+    """w may not move onto v's node in v's place, whatever its priority: only what is free and what other moves leave is for it."""
+    v, w = job("v").rank("P4").running(b=2), job("w").rank("P2").running(a=1, since=90000)
+    snap = snapshot(nodes("a b", 2), v, w, job("q").gang(2).rank("P1"))
+    assert not kept(snap, {"q": {"a": 2}, "w": {"b": 1}}, "v")
 
 
 def test_two_takers_share_the_cost_of_a_victim():

@@ -89,6 +89,8 @@ class Claims:
         decisions = self._decisions
         if job.running and job.index not in decisions.moves:
             return amount if gpu_type_of(self._problem, job.spread_now) == gpu_type else 0
+        if not job.running and job.index not in decisions.starts:
+            return 0
         gang: Gang = decisions.moves[job.index] if job.running else decisions.starts[job.index]
         types = set(gang.types)
         if job.running:

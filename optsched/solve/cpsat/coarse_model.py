@@ -34,7 +34,6 @@ from optsched.solve.cpsat.terms import Linear, total
 from optsched.solve.reach import Reach
 from optsched.solve.victims import Victims
 
-
 MOST_NODE_LITERALS = 30_000
 """Up to this many (kind, node) pairs the jobs that fill nodes are given their nodes one by one: a tighter bound."""
 

@@ -22,6 +22,7 @@ class Pairs:
 
     def __init__(self, problem: Problem, decisions: Decisions, claims: Claims, flows: Flows) -> None:
         self.problem, self.decisions, self.claims, self.flows = problem, decisions, claims, flows
+        self._giving: dict[tuple[int, int, Change], IntVar] = {}
         self._present: dict[tuple[int, int, Group], IntVar] = {}
 
     def active(self, giver: int, change: Change) -> IntVar:
@@ -30,6 +31,19 @@ class Pairs:
         if change is Change.STOP:
             return decisions.stops[giver]
         return decisions.moves[giver].active if change is Change.MOVE else decisions.shrinks[giver]
+
+    def giving(self, n: int, giver: int, change: Change) -> IntVar:
+        """Return whether the giver gives anything on node n by this change."""
+        gives = self.flows.gives[n][giver, change]
+        if change is Change.STOP or not isinstance(gives, IntVar):
+            return self.active(giver, change)
+        if (n, giver, change) not in self._giving:
+            model = self.decisions.model
+            literal = model.new_bool_var(f"{giver} gives on {n}")
+            model.add(gives >= 1).only_enforce_if(literal)
+            model.add(gives <= 0).only_enforce_if(~literal)
+            self._giving[n, giver, change] = literal
+        return self._giving[n, giver, change]
 
     def present(self, n: int, taker: int, group: Group, gpus: Linear) -> IntVar:
         """Return whether a taker takes anything on node n as a member of `group`; defined in both directions."""
@@ -57,7 +71,7 @@ class Pairs:
         self, n: int, taker: int, group: Group, gpus: Linear, giver: int, change: Change, right: IntVar | bool
     ) -> list[IntVar]:
         """Return literals all of which are true exactly if the two meet on node n with a right."""
-        literals = [self.present(n, taker, group, gpus), self.active(giver, change)]
+        literals = [self.present(n, taker, group, gpus), self.giving(n, giver, change)]
         return literals if isinstance(right, bool) else [*literals, right]
 
 
@@ -86,6 +100,30 @@ def add_stop_limit(problem: Problem, decisions: Decisions) -> None:
     if problem.max_stopped_gpus < UNLIMITED and decisions.stops:
         stopped = total([problem.jobs[j].size_now * stop for j, stop in decisions.stops.items()])
         decisions.model.add(stopped <= problem.max_stopped_gpus)
+
+
+def add_needs(problem: Problem, decisions: Decisions, pairs: Pairs) -> None:
+    """Rule 12: every giver meets a taker with a right over it; a move may also pay for itself."""
+    model = decisions.model
+    met: dict[tuple[int, Change], list[IntVar]] = defaultdict(list)
+    for n, taker, group, gpus, giver, change, right in pairs.meetings():
+        both = model.new_bool_var(f"{taker} needs {giver} on {n}")
+        for literal in pairs.meet(n, taker, group, gpus, giver, change, right):
+            model.add_implication(both, literal)
+        met[giver, change].append(both)
+    for j, stop in decisions.stops.items():
+        model.add_bool_or([~stop, *met[j, Change.STOP]])
+    for j, shrink in decisions.shrinks.items():
+        model.add_bool_or([~shrink, *met[j, Change.SHRINK]])
+    for j, gang in decisions.moves.items():
+        job = problem.jobs[j]
+        reasons = list(met[j, Change.MOVE])
+        most_gain = problem.loss_now[j] - job.costs.move - 1
+        if most_gain >= 0:
+            pays = model.new_bool_var(f"{job.job.id} pays")
+            model.add(gang.loss <= most_gain).only_enforce_if(pays)
+            reasons.append(pays)
+        model.add_bool_or([~gang.active, *reasons])
 
 
 def add_floors(problem: Problem, decisions: Decisions, claims: Claims, pairs: Pairs) -> None:
@@ -202,12 +240,7 @@ def add_grants(problem: Problem, decisions: Decisions, flows: Flows) -> None:
         free = sum(int(problem.nodes.free[n]) for n in hold.nodes)
         used_now = sum(c for j in hold.grantees for n, c in problem.jobs[j].spread_now if n in inside)
         left = sum(
-            (
-                gives
-                for n in hold.nodes
-                for (j, _), gives in flows.gives.get(n, {}).items()
-                if j in hold.grantees
-            ),
+            (gives for n in hold.nodes for (j, _), gives in flows.gives.get(n, {}).items() if j in hold.grantees),
             start=0,
         )
         any_taken = model.new_bool_var(f"others inside {hold.name}")
@@ -232,11 +265,13 @@ def drain_costs(problem: Problem, decisions: Decisions, pairs: Pairs) -> list[Li
     costs: list[Linear] = []
     for taker, wait in waits.items():
         job = problem.jobs[taker]
-        gang = decisions.starts.get(taker) or decisions.moves.get(taker) or decisions.resizes[taker]
+        # At most one of them is active: what an elastic job that moves or grows then has.
+        ways = (decisions.starts, decisions.moves, decisions.resizes)
+        size = total([gangs[taker].size for gangs in ways if taker in gangs])
         if len(job.sizes) == 1:
             costs.append(job.sizes[0] * wait)
             continue
         cost = model.new_int_var(0, longest[taker] * job.maximum, f"{taker} held")
-        model.add_multiplication_equality(cost, [wait, gang.size])
+        model.add_multiplication_equality(cost, [wait, size])
         costs.append(cost)
     return costs

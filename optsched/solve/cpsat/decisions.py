@@ -107,10 +107,9 @@ def full_scope(problem: Problem) -> Scope:
         for job in problem.running
         if job.resizable and (job.size_now < job.maximum or wanted(job, Change.SHRINK))
     }
-    reasons_to_move = bool(queued or growing)
-    moves = {
-        job.index for job in movers if reasons_to_move or problem.loss_now[job.index] > job.costs.move
-    }
+    pays = any(problem.loss_now[job.index] > job.costs.move for job in movers)
+    reasons_to_move = bool(queued or growing) or pays or len(problem.gpu_types) > 1
+    moves = {job.index for job in movers} if reasons_to_move else set()
     return Scope(frozenset(job.index for job in queued), frozenset(stops), frozenset(moves), frozenset(shrinks))
 
 
@@ -224,4 +223,3 @@ def _add_resize(problem: Problem, model: CpModel, decisions: Decisions, job: Rou
         model.add(gang.size >= job.size_now).only_enforce_if(grow)
     decisions.resizes[job.index] = gang
     decisions.shrinks[job.index], decisions.grows[job.index] = shrink, grow
-

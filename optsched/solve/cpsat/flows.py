@@ -63,7 +63,6 @@ def add_flows(problem: Problem, decisions: Decisions, claims: Claims) -> Flows:
     for n in sorted(flows.takes):
         _add_node(problem, decisions, claims, flows, n)
     _add_whole_nodes(problem, decisions, claims, flows)
-    _add_needs(problem, decisions, flows)
     return flows
 
 
@@ -117,6 +116,9 @@ def _collect_change(job: RoundJob, gang: Gang, decisions: Decisions, flows: Flow
             given = model.new_int_var(0, had, f"{job.job.id} gives@{n}")
             taken = model.new_int_var(0, job.maximum, f"{job.job.id} takes@{n}")
             model.add(taken - given == has - had * gang.active)
+            gains = model.new_bool_var(f"{job.job.id} gains@{n}")
+            model.add(given == 0).only_enforce_if(gains)
+            model.add(taken == 0).only_enforce_if(~gains)
             _take(flows, n, job, group, taken)
             flows.gives[n][job.index, giving] = given
 
@@ -233,22 +235,3 @@ def right_literal(
     by_quota = has_right(problem, taker, victim, change, Claim(inside_quota=True, inside_entitlement=False))
     by_fair = has_right(problem, taker, victim, change, Claim(inside_quota=False, inside_entitlement=True))
     return claims.literal(group.claim_team, key, quota=by_quota, entitlement=by_fair)
-
-
-def _add_needs(problem: Problem, decisions: Decisions, flows: Flows) -> None:
-    """Nobody is stopped or shrunk unless somebody with a right over it takes some of it; moves are wanted or pay."""
-    model = decisions.model
-    for j, stop in decisions.stops.items():
-        model.add(total([f for fs in flows.served[j, Change.STOP].values() for f in fs]) >= stop)
-    for j, shrink in decisions.shrinks.items():
-        model.add(total([f for fs in flows.served[j, Change.SHRINK].values() for f in fs]) >= shrink)
-    for j, gang in decisions.moves.items():
-        job = problem.jobs[j]
-        wanted = total([f for group, fs in flows.served[j, Change.MOVE].items() for f in fs])
-        most_gain = problem.loss_now[j] - job.costs.move - 1
-        if most_gain >= 0:
-            pays = model.new_bool_var(f"{job.job.id} pays")
-            model.add(gang.loss <= most_gain).only_enforce_if(pays)
-            wanted = wanted + pays
-        model.add(wanted >= gang.active)
-

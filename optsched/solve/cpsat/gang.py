@@ -87,6 +87,8 @@ class _GangBuilder:
                 )
                 self.gpus[n] = unit * per_unit
                 self.on[n] = unit
+                if job.cut is Cut.ONE_NODE and per_unit > most:
+                    model.add(unit == 0)
             self.units[n] = unit
 
     def on_node(self, n: int) -> IntVar:
@@ -127,7 +129,7 @@ class _GangBuilder:
             by_type[int(self.problem.nodes.gpu_type[n])].append(n)
         self.types: dict[int, IntVar] = {}
         if len(by_type) <= 1:
-            self.types = {y: self.active for y in by_type}
+            self.types = dict.fromkeys(by_type, self.active)
             return
         for y, nodes in by_type.items():
             chosen = self.model.new_bool_var(f"{self.name} type {y}")
@@ -188,12 +190,10 @@ class _GangBuilder:
     def _span_loss(self, size: Linear) -> Linear:
         levels = len(self.problem.tree.levels)
         spans = self._possible_spans()
-        losses = {
-            (y, span): loss_at(self.problem, self.job, 1, span, y) for y in self.types for span in spans
-        }
+        losses = {(y, span): loss_at(self.problem, self.job, 1, span, y) for y in self.types for span in spans}
         if len(set(losses.values())) == 1:
             return next(iter(losses.values())) * size
-        chosen = {span: self.active for span in spans} if len(spans) == 1 else self._choose_span(spans, levels)
+        chosen = dict.fromkeys(spans, self.active) if len(spans) == 1 else self._choose_span(spans, levels)
         parts: list[Linear] = []
         largest = self.sizes[-1]
         for (y, span), per_gpu in losses.items():
@@ -222,15 +222,16 @@ class _GangBuilder:
         """Return the spans that the gang could have, narrowest first; -1 is the whole cluster."""
         tree = self.problem.tree
         node = tree.node_level
-        on_one_node = self.job.cut is Cut.ONE_NODE or (
-            self.job.cut is Cut.PER_NODE and self.sizes == (self.job.unit,)
-        )
+        on_one_node = self.job.cut is Cut.ONE_NODE or (self.job.cut is Cut.PER_NODE and self.sizes == (self.job.unit,))
         if on_one_node:
             return [node]
         spans = []
         smallest = self.sizes[0]
         for level in range(node, -1, -1):
-            most = max((sum(self.candidates[n] for n in nodes) for d, nodes in self._domains(level).items() if d >= 0), default=0)
+            most = max(
+                (sum(self.candidates[n] for n in nodes) for d, nodes in self._domains(level).items() if d >= 0),
+                default=0,
+            )
             if most >= smallest and not (level == node and self.job.cut is Cut.PER_NODE and smallest > self.job.unit):
                 spans.append(level)
             if level == self.job.required:
@@ -244,21 +245,19 @@ class _GangBuilder:
         model.add_exactly_one([~self.active, *chosen.values()])
         speed = [round(self.problem.horizon_s * (1.0 - s)) for s in self.job.span_speed]
         for level in [span for span in spans if span >= 0]:
-            wider = [chosen[span] for span in spans if span < level]
             inside = [literal for domain, literal in self.used(level).items() if domain >= 0]
             outside = [literal for domain, literal in self.used(level).items() if domain < 0]
-            narrow_enough = [chosen[span] for span in spans if span >= level]
-            # At most one domain unless a wider span is chosen.
-            many = max(0, len(inside) + len(outside) - 1)
-            model.add(
-                total(inside + outside) <= 1 + many * total(wider)
-            ) if wider else model.add(total(inside + outside) <= 1)
-            for literal in outside:
-                if level != self.problem.tree.node_level:
-                    model.add(total(narrow_enough) + literal <= 1)
+            if outside:
+                model.add(total(inside) <= 1).only_enforce_if(chosen[level])
+                for literal in outside:
+                    model.add_implication(chosen[level], ~literal)
+            else:
+                wider = [chosen[span] for span in spans if span < level]
+                many = max(0, len(inside) - 1)
+                model.add(total(inside) <= 1 + (many * total(wider) if wider else 0))
             # A narrower span may be the slower one: then a wider span must not be claimed for it.
             for span in [s for s in spans if s < level and speed[s] < speed[level]]:
-                model.add(total(inside + outside) >= 2).only_enforce_if(chosen[span])
+                model.add(total(inside) + 2 * total(outside) >= 2).only_enforce_if(chosen[span])
         return chosen
 
     def _scatter_loss(self, size: Linear) -> Linear:

@@ -60,9 +60,7 @@ def assignment_of(problem: Problem, decisions: Decisions, stages: Stages) -> Ass
     for gangs in (decisions.starts, decisions.moves, decisions.resizes):
         for j, gang in gangs.items():
             if stages.value(gang.active):
-                spread = tuple(
-                    sorted((n, count) for n, gpus in gang.gpus.items() if (count := stages.value(gpus)) > 0)
-                )
+                spread = tuple(sorted((n, count) for n, gpus in gang.gpus.items() if (count := stages.value(gpus)) > 0))
                 if spread != problem.jobs[j].spread_now:
                     changed[j] = spread
     stopped = frozenset(j for j, stop in decisions.stops.items() if stages.value(stop))

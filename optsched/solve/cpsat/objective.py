@@ -56,9 +56,7 @@ def add_ladder(problem: Problem, decisions: Decisions, claims: Claims) -> Ladder
 class _TeamLine:
     """One team's line after the plan."""
 
-    def __init__(
-        self, problem: Problem, decisions: Decisions, claims: Claims, team: int, jobs: list[RoundJob]
-    ) -> None:
+    def __init__(self, problem: Problem, decisions: Decisions, claims: Claims, team: int, jobs: list[RoundJob]) -> None:
         self.problem, self.decisions, self.claims, self.team, self.jobs = problem, decisions, claims, team, jobs
         self.priorities = len(problem.priorities)
         self._open = [job for job in jobs if decisions.varies(job) or self._type_open(job)]
@@ -94,7 +92,9 @@ class _TeamLine:
         """Return the guaranteed GPUs at keys up to `key`."""
         lines = self.problem.lines
         if lines.typed[self.team]:
-            return total([self._least(f"g{key}", h, int(lines.quota_by_type[self.team, y])) for y, h in enumerate(held)])
+            return total(
+                [self._least(f"g{key}", h, int(lines.quota_by_type[self.team, y])) for y, h in enumerate(held)]
+            )
         return self._least(f"g{key}", total(held), int(lines.quota_any[self.team]))
 
     def entitled(self, key: int, held: list[Linear]) -> Linear:
