@@ -15,7 +15,7 @@ from optsched.rounds.score import score
 from optsched.solve.cpsat import objective
 from optsched.solve.cpsat.coarse_model import CoarseModel
 from optsched.solve.cpsat.decisions import Scope, full_scope
-from optsched.solve.cpsat.stages import Stages
+from optsched.solve.cpsat.stages import Stages, cannot
 from optsched.solve.exact import ExactModel, per_row, stage_rows
 from optsched.solve.result import Budget, Result, Spent
 from optsched.values.profile import PriorityMode
@@ -28,6 +28,9 @@ RANK_SHARE = 0.25
 
 COARSE_SHARE = 0.5
 """The share of the budget for the coarse plan."""
+
+LARGE = 32
+"""Gangs of at least one part in so many of the cluster are asked first whether they can start at all."""
 
 FINE_SHARE = 0.7
 """The share of what is then left for the fine plan; the rest is for bounds."""
@@ -48,7 +51,8 @@ class CoarseSolver:
     def solve(self, problem: Problem, hint: Assignment, budget: Budget, clock: Clock) -> Result:
         """Return the better of the hint and the fine plan, with the coarse model's bounds."""
         spent = Spent(budget, clock)
-        coarse = CoarseModel(problem)
+        scope = _without_hopeless(problem, full_scope(problem), budget)
+        coarse = CoarseModel(problem, scope)
         if problem.profile.priority_mode is PriorityMode.WEIGHTED:
             return _weighted(problem, coarse, hint, spent)
         choice = _choose(problem, coarse, spent)
@@ -56,7 +60,25 @@ class CoarseSolver:
         if choice is not None:
             fine = _fine(problem, choice, hint, spent)
             plan = _better(problem, fine, hint)
-        return _bounded(problem, plan, choice, spent)
+        return _bounded(problem, scope, plan, choice, spent)
+
+
+def _without_hopeless(problem: Problem, scope: Scope, budget: Budget) -> Scope:
+    """Leave out large gangs that cannot start even if nothing else does, whoever makes way for them.
+
+    Other starts only take room and victims, so a gang that cannot start alone starts in no plan: the bound stays a bound.
+    """
+    if len(problem.nodes.capacity) > FINE_NODES:
+        return scope
+    hopeless = set()
+    for j in sorted(scope.starts):
+        job = problem.jobs[j]
+        if job.minimum * LARGE >= problem.healthy_gpus and job.minimum > int(problem.nodes.capacity.max()):
+            alone = CoarseModel(problem, dataclasses.replace(scope, starts=frozenset({j})))
+            gang = alone.decisions.starts.get(j)
+            if gang is None or cannot(alone.model, gang.active, budget):
+                hopeless.add(j)
+    return dataclasses.replace(scope, starts=scope.starts - hopeless)
 
 
 def _better(problem: Problem, first: Assignment, second: Assignment) -> Assignment:
@@ -121,11 +143,11 @@ def _fine(problem: Problem, choice: Choice, hint: Assignment, spent: Spent) -> A
     return result.assignment
 
 
-def _bounded(problem: Problem, plan: Assignment, choice: Choice | None, spent: Spent) -> Result:
+def _bounded(problem: Problem, scope: Scope, plan: Assignment, choice: Choice | None, spent: Spent) -> Result:
     """Bound every rank with the higher ranks at what the plan achieves, as far as the budget goes, then the bill."""
     rows = score(problem, plan).rows
     priorities = len(problem.priorities)
-    coarse = CoarseModel(problem)
+    coarse = CoarseModel(problem, scope)
     stages = Stages(coarse.model, spent)
     bounds: list[int | None] = []
     met = choice is not None
@@ -179,5 +201,3 @@ def _weighted(problem: Problem, coarse: CoarseModel, hint: Assignment, spent: Sp
         plan = _better(problem, model.solve_weighted(NO_CHANGE, spent).assignment, hint)
     return Result(plan, weighted_bound=result.bound, deterministic_s=spent.deterministic_s)
 
-
-__all__ = ["CoarseSolver", "full_scope"]

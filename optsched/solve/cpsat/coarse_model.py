@@ -454,19 +454,46 @@ class CoarseModel:
         movers = list(self.decisions.moves.values())
         if not movers:
             return
-        left: list[Linear] = []
+        left: dict[int, Linear] = {}
         for n in np.flatnonzero(problem.nodes.taking).tolist():
-            vacated = [(count, way) for count, way, _, change in self._freed.get(n, ()) if change is Change.MOVE]
+            vacated = [(count, way, j) for count, way, j, change in self._freed.get(n, ()) if change is Change.MOVE]
             free = int(problem.nodes.free[n])
             if not vacated and not free:
                 continue
             most = int(problem.nodes.capacity[n])
             room = model.new_int_var(0, most, f"room for moves {n}")
-            model.add(room <= free + total([count * way for count, way in vacated]))
             if n in given:
-                model.add(room <= most - most * total(list(given[n])))
-            left.append(room)
-        model.add(total([gang.size for gang in movers]) <= total(left))
+                filled = total(list(given[n]))
+                left_by_moves = [count * self._leaves_room(n, j, filled) for count, _, j in vacated]
+                model.add(room <= free - free * filled + total(left_by_moves))
+            else:
+                model.add(room <= free + total([count * way for count, way, _ in vacated]))
+            left[n] = room
+        for g in sorted({self._mover_piece(gang.job) for gang in movers} | {1}):
+            wanted = self._mover_pieces(g)
+            model.add(total(wanted) <= total([self._pieces(n, room, g) for n, room in left.items()]))
+
+    def _leaves_room(self, n: int, j: int, filled: Linear) -> IntVar:
+        """Return whether job j moves off node n and leaves room there: not where the node is filled, for which it had to go."""
+        moved = self.decisions.moves[j].active
+        leaves = self.model.new_bool_var(f"{j} leaves room on {n}")
+        self.model.add_implication(leaves, moved)
+        self.model.add(leaves <= 1 - filled)
+        if j not in self.decisions.resizes:
+            gone = moved + self.decisions.stops[j] if j in self.decisions.stops else moved
+            self.model.add(leaves <= gone - filled)
+        return leaves
+
+    def _pieces(self, n: int, room: Linear, g: int) -> Linear:
+        """Return how many pieces of g GPUs fit in an open amount of room on node n."""
+        if g == 1:
+            return room
+        most = int(self.problem.nodes.capacity[n]) // g
+        if not most:
+            return 0
+        fits = self.model.new_int_var(0, most, f"moves {n}.{g}")
+        self.model.add(g * fits <= room)
+        return fits
 
     def _leaves(self, n: int, literal: IntVar, stops: Flags, moves: Flags) -> None:
         """Add that every job on node n leaves it if `literal`, by a way that counts."""
@@ -497,11 +524,14 @@ class CoarseModel:
         parts: list[Linear] = []
         for j, gang in self.decisions.moves.items():
             job = self.problem.jobs[j]
-            piece = job.size_now if job.cut is Cut.ONE_NODE else job.unit
+            piece = self._mover_piece(job)
             pieces = (job.size_now // max(1, piece)) * (piece // g)
             if pieces:
                 parts.append(pieces * gang.active)
         return parts
+
+    def _mover_piece(self, job: RoundJob) -> int:
+        return job.size_now if job.cut is Cut.ONE_NODE else job.unit
 
     def _add_balance(self) -> None:
         """By GPU type: what starts and grows, less what stops and shrinks, fits in what is free."""

@@ -11,7 +11,7 @@ from ortools.sat.python.cp_model import CpModel, CpSolver, IntVar
 
 from optsched.errors import SolverFailed
 from optsched.solve.cpsat.terms import Linear
-from optsched.solve.result import Spent
+from optsched.solve.result import Budget, Spent
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,20 @@ class Stages:
         bound = _whole(solver.best_objective_bound, worst, maximize=maximize)
         value = round(solver.objective_value)
         return StageResult(value, value if status == cp_model.OPTIMAL else bound, status == cp_model.OPTIMAL)
+
+
+PROOF_DETERMINISTIC_S = 0.3
+"""How much deterministic time one proof that something cannot be may take."""
+
+
+def cannot(model: CpModel, literal: IntVar, budget: Budget) -> bool:
+    """Return whether it is proven, within a small fixed amount of work, that the literal is false in every solution."""
+    model.add(literal == 1)
+    solver = CpSolver()
+    solver.parameters.random_seed = budget.seed
+    solver.parameters.num_workers = 1
+    solver.parameters.max_deterministic_time = PROOF_DETERMINISTIC_S
+    return bool(solver.solve(model) == cp_model.INFEASIBLE)
 
 
 def _whole(bound: float, worst: int, *, maximize: bool) -> int:
