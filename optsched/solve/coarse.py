@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,39 +11,42 @@ import numpy as np
 from optsched.clock import Clock
 from optsched.rounds.assignment import NO_CHANGE, Assignment
 from optsched.rounds.check import check
-from optsched.rounds.problem import Problem
-from optsched.rounds.score import score
+from optsched.rounds.problem import UNLIMITED, Problem
+from optsched.rounds.score import Score, score
 from optsched.solve.cpsat import objective
 from optsched.solve.cpsat.coarse_model import CoarseModel
 from optsched.solve.cpsat.decisions import Scope, full_scope
+from optsched.solve.cpsat.hints import add_hint
 from optsched.solve.cpsat.stages import Stages, cannot
-from optsched.solve.exact import ExactModel, per_row, stage_rows
+from optsched.solve.exact import ExactModel, per_row, stage_rows, through
 from optsched.solve.result import Budget, Result, Spent
 from optsched.values.profile import PriorityMode
 
 FINE_NODES = 320
 """Up to this many nodes the fine plan is one exact model of what the coarse plan chose."""
 
-RANK_SHARE = 0.25
-"""The share of what is left of the budget that one coarse rank may use."""
+RANK_SHARE = 0.5
+"""The share of what is left of the budget that one search for coarse ranks may use."""
 
-COARSE_SHARE = 0.5
+COARSE_SHARE = 0.6
 """The share of the budget for the coarse plan."""
 
 LARGE = 32
 """Gangs of at least one part in so many of the cluster are asked first whether they can start at all."""
 
-FINE_SHARE = 0.7
+FINE_SHARE = 0.9
 """The share of what is then left for the fine plan; the rest is for bounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What the coarse plan chose: the scope of the fine model, and the bounds of its stages by rank."""
+    """What the coarse plan chose: the scope of the fine model; values and bounds of its stages, of the tie, and of the bill."""
 
     scope: Scope
     goals: tuple[int, ...]
     bounds: tuple[int, ...]
+    tie: int | None
+    bill_bound: int | None
 
 
 class CoarseSolver:
@@ -53,6 +57,7 @@ class CoarseSolver:
         spent = Spent(budget, clock)
         scope = _without_hopeless(problem, full_scope(problem), budget)
         coarse = CoarseModel(problem, scope)
+        add_hint(coarse.decisions, hint)
         if problem.profile.priority_mode is PriorityMode.WEIGHTED:
             return _weighted(problem, coarse, hint, spent)
         choice = _choose(problem, coarse, spent)
@@ -92,27 +97,25 @@ def _choose(problem: Problem, coarse: CoarseModel, spent: Spent) -> Choice | Non
     """Solve the coarse model rank by rank, then who stays and who is older; None where time ran out before any solution."""
     share = dataclasses.replace(spent.budget, wall_s=spent.wall_left_s * COARSE_SHARE)
     stages = Stages(coarse.model, Spent(share, spent.clock))
-    goals, bounds = [], []
     priorities = len(problem.priorities)
-    for row in stage_rows(problem):
-        goal = coarse.ladder.stage(row, priorities)
-        result = stages.maximize(goal, RANK_SHARE)
-        if result.value is None:
-            break
-        goals.append(result.value)
-        bounds.append(result.bound)
-        if not isinstance(goal, int):
-            coarse.model.add(goal >= result.value)
+    goals = [coarse.ladder.stage(row, priorities) for row in stage_rows(problem)]
+    most = int(problem.nodes.capacity.sum())
+    results = stages.maximize_in_order(goals, most, RANK_SHARE)
     if stages.solution is None:
         return None
-    stays, older = objective.stay(problem, coarse.decisions), objective.age(problem, coarse.decisions)
-    most_age = 1 + sum(job.minimum * job.ahead_of for job in problem.queued)
-    tie = stages.maximize(older - most_age * stays, RANK_SHARE)
-    if tie.value is not None and not isinstance(older, int):
-        coarse.model.add(older - most_age * stays >= tie.value)
-    stages.minimize(coarse.bill, 1.0)
+    tie_goal = objective.tie(problem, coarse.decisions)
+    tie = stages.maximize(tie_goal, RANK_SHARE)
+    if tie.value is not None and not isinstance(tie_goal, int):
+        coarse.model.add(tie_goal >= tie.value)
+    bill = stages.minimize(coarse.bill, 1.0)
     spent.deterministic_s += stages.spent.deterministic_s
-    return Choice(_scope_of(problem, coarse, stages), tuple(goals), tuple(bounds))
+    return Choice(
+        scope=_scope_of(problem, coarse, stages),
+        goals=tuple(result.value for result in results if result.value is not None),
+        bounds=tuple(result.bound for result in results if result.value is not None),
+        tie=tie.value,
+        bill_bound=bill.bound if len(results) == len(goals) else None,
+    )
 
 
 def _scope_of(problem: Problem, coarse: CoarseModel, stages: Stages) -> Scope:
@@ -138,14 +141,39 @@ def _fine(problem: Problem, choice: Choice, hint: Assignment, spent: Spent) -> A
         return hint
     share = dataclasses.replace(spent.budget, wall_s=spent.wall_left_s * FINE_SHARE)
     part = Spent(share, spent.clock)
-    result = ExactModel(problem, choice.scope).solve_strict(NO_CHANGE, part, choice.goals)
+    result = ExactModel(problem, choice.scope).solve_strict(NO_CHANGE, part, (*choice.goals, *([] if choice.tie is None else [choice.tie])))
     spent.deterministic_s += part.deterministic_s
     return result.assignment
 
 
 def _bounded(problem: Problem, scope: Scope, plan: Assignment, choice: Choice | None, spent: Spent) -> Result:
-    """Bound every rank with the higher ranks at what the plan achieves, as far as the budget goes, then the bill."""
-    rows = score(problem, plan).rows
+    """Bound every rank with the higher ranks at what the plan achieves, then the bill.
+
+    Where the plan does all that the coarse plan did, the coarse bounds are the answer; else what is left is bounded anew.
+    """
+    worth = score(problem, plan)
+    priorities = len(problem.priorities)
+    reached = [through(worth.rows, row, priorities) for row in stage_rows(problem)]
+    if choice is not None and reached == list(choice.goals) and choice.bill_bound is not None:
+        bounds: list[int | None] = list(choice.bounds)
+        bill_bound = choice.bill_bound if choice.tie == tie_value(problem, worth) else None
+    else:
+        bounds, bill_bound = _bound_anew(problem, scope, reached, choice, spent)
+    row_bounds = per_row(problem, plan, bounds, priorities)
+    closed = all(bound == gpus for bound, gpus in zip(row_bounds, worth.rows, strict=True))
+    return Result(
+        assignment=plan,
+        row_bounds=row_bounds,
+        bill_bound=bill_bound,
+        proven=closed and bill_bound is not None and bill_bound >= worth.costs.total,
+        deterministic_s=spent.deterministic_s,
+    )
+
+
+def _bound_anew(
+    problem: Problem, scope: Scope, reached: Sequence[int], choice: Choice | None, spent: Spent
+) -> tuple[list[int | None], int | None]:
+    """Return bounds on the stages' sums, and on the bill, for plans that are no worse than the plan at every rank above."""
     priorities = len(problem.priorities)
     coarse = CoarseModel(problem, scope)
     stages = Stages(coarse.model, spent)
@@ -153,40 +181,21 @@ def _bounded(problem: Problem, scope: Scope, plan: Assignment, choice: Choice | 
     met = choice is not None
     for position, row in enumerate(stage_rows(problem)):
         goal = coarse.ladder.stage(row, priorities)
-        reached = through(rows, row, priorities)
         if met and choice is not None and position < len(choice.bounds):
             bound = choice.bounds[position]
-            met = choice.goals[position] == reached
-        elif isinstance(goal, int):
-            bound = goal
+            met = choice.goals[position] == reached[position]
         else:
-            bound = min(stages.maximize(goal, RANK_SHARE).bound, 2**40)
-        bounds.append(bound if bound < 2**40 else None)
+            bound = stages.maximize(goal, RANK_SHARE).bound
+        bounds.append(bound if bound < UNLIMITED else None)
         if not isinstance(goal, int):
-            coarse.model.add(goal >= reached)
-    bill = stages.minimize(coarse.bill, 1.0)
-    row_bounds = per_row(problem, plan, bounds, priorities)
-    return Result(
-        assignment=plan,
-        row_bounds=row_bounds,
-        bill_bound=max(0, bill.bound),
-        proven=all(b == r for b, r in zip(row_bounds, rows, strict=True))
-        and bill.bound >= score(problem, plan).costs.total,
-        deterministic_s=spent.deterministic_s,
-    )
+            coarse.model.add(goal >= reached[position])
+    return bounds, max(0, stages.minimize(coarse.bill, 1.0).bound)
 
 
-def through(rows: tuple[int, ...], row: int, priorities: int) -> int:
-    """Return the value of a stage's sum (see `objective.Ladder`) for known ranks."""
-    part, rest = divmod(row, 4 * priorities)
-    tier, priority = divmod(rest, priorities)
-    tiers = [0] if tier == 0 else list(range(1, tier + 1))
-    return sum(
-        rows[(p * 4 + t) * priorities + q]
-        for p in range(part + 1)
-        for t in tiers
-        for q in range(priorities if p < part else priority + 1)
-    )
+def tie_value(problem: Problem, worth: Score) -> int:
+    """Return what decides between plans of equal ranks: who stays, then who is older, as one number."""
+    stopped = sum(job.size_now for job in problem.running) - worth.stay_gpus
+    return worth.age - objective.age_scale(problem) * stopped
 
 
 def _weighted(problem: Problem, coarse: CoarseModel, hint: Assignment, spent: Spent) -> Result:

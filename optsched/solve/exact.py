@@ -93,6 +93,8 @@ class ExactModel:
         stages = Stages(model, spent)
         if ceiling:
             self.try_everything(stages, FORCE_SHARE)
+            if stages.solution is not None and self._reaches(stages, ceiling):
+                return self._finish(hint, spent, stages, list(ceiling[: len(stage_rows(problem))]), ceiling, open_rank=False)
         priorities = len(problem.priorities)
         bounds: list[int | None] = []
         open_rank = False
@@ -106,14 +108,42 @@ class ExactModel:
             open_rank = open_rank or not result.optimal
             if not isinstance(goal, int):
                 model.add(goal >= result.value)
-        stays = objective.stay(problem, self.decisions)
-        older = objective.age(problem, self.decisions)
-        most_age = 1 + sum(job.minimum * job.ahead_of for job in problem.queued)
-        tie = stages.maximize(older - most_age * stays, RANK_SHARE)
+        return self._finish(hint, spent, stages, bounds, ceiling, open_rank=open_rank)
+
+    def _reaches(self, stages: Stages, ceiling: Sequence[int]) -> bool:
+        """Return whether the last solution runs all that can run, rank by rank; if so, fixes the ranks there."""
+        priorities = len(self.problem.priorities)
+        rows = score(self.problem, assignment_of(self.problem, self.decisions, stages)).rows
+        stage = stage_rows(self.problem)
+        if any(through(rows, row, priorities) < most for row, most in zip(stage, ceiling, strict=False)):
+            return False
+        for row, most in zip(stage, ceiling, strict=False):
+            goal = self.ladder.stage(row, priorities)
+            if not isinstance(goal, int):
+                self.model.add(goal >= most)
+        return True
+
+    def _finish(
+        self,
+        hint: Assignment,
+        spent: Spent,
+        stages: Stages,
+        bounds: list[int | None],
+        ceiling: Sequence[int],
+        *,
+        open_rank: bool,
+    ) -> Result:
+        """With the ranks fixed: who stays and who is older, then the bill."""
+        problem, model = self.problem, self.model
+        priorities = len(problem.priorities)
+        tie_goal = objective.tie(problem, self.decisions)
+        known = len(stage_rows(problem))
+        most = ceiling[known] if len(ceiling) > known and not open_rank else None
+        tie = stages.maximize(tie_goal, RANK_SHARE, most)
         if tie.value is None:
             return _from_hint(problem, hint, bounds, spent)
-        if not isinstance(older, int) or not isinstance(stays, int):
-            model.add(older - most_age * stays >= tie.value)
+        if not isinstance(tie_goal, int):
+            model.add(tie_goal >= tie.value)
         bill = stages.minimize(self.bill, 1.0)
         if stages.solution is None:
             assignment = Assignment()
@@ -123,7 +153,7 @@ class ExactModel:
         return Result(
             assignment=assignment,
             row_bounds=per_row(problem, assignment, bounds, priorities),
-            bill_bound=bill.bound if bill.bound > -(2**61) else 0,
+            bill_bound=max(0, bill.bound),
             proven=proven,
             deterministic_s=spent.deterministic_s,
         )
@@ -157,6 +187,24 @@ def stage_rows(problem: Problem) -> list[int]:
     return list(range(parts * 4 * len(problem.priorities)))
 
 
+def through(rows: Sequence[int], row: int, priorities: int) -> int:
+    """Return the value of a stage's sum (see `objective.Ladder`) for known ranks."""
+    return sum(rows[each] for each in _counted(row, priorities))
+
+
+def _counted(row: int, priorities: int) -> list[int]:
+    """Return the ranks that a stage's sum counts: at keys up to its own, its tier and (but for deadlines) those above it."""
+    part, rest = divmod(row, 4 * priorities)
+    tier, priority = divmod(rest, priorities)
+    tiers = [0] if tier == 0 else list(range(1, tier + 1))
+    return [
+        (p * 4 + t) * priorities + q
+        for p in range(part + 1)
+        for t in tiers
+        for q in range(priorities if p < part else priority + 1)
+    ]
+
+
 def per_row(
     problem: Problem, assignment: Assignment, bounds: list[int | None], priorities: int
 ) -> tuple[int | None, ...]:
@@ -167,16 +215,7 @@ def per_row(
         if bound is None:
             result.append(None)
             continue
-        part, rest = divmod(row, 4 * priorities)
-        tier, priority = divmod(rest, priorities)
-        # The sum through a tier counts, at keys up to this one, this tier and (but for deadlines) the tiers above it.
-        tiers = [0] if tier == 0 else list(range(1, tier + 1))
-        counted = [
-            (p * 4 + t) * priorities + q
-            for p in range(part + 1)
-            for t in tiers
-            for q in range(priorities if p < part else priority + 1)
-        ]
+        counted = _counted(row, priorities)
         others = sum(rows[each] for each in counted if each != row)
         result.append(max(rows[row], bound - others))
     # Without elastic jobs there is nothing above a minimum.

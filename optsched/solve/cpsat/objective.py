@@ -138,6 +138,16 @@ def age(problem: Problem, decisions: Decisions) -> Linear:
     )
 
 
+def age_scale(problem: Problem) -> int:
+    """Return a number above every value of `age`, so that one stopped GPU outweighs any age."""
+    return 1 + sum(job.minimum * job.ahead_of for job in problem.queued)
+
+
+def tie(problem: Problem, decisions: Decisions) -> Linear:
+    """Return what decides between plans of equal ranks: what runs stays, then the older of the queued."""
+    return age(problem, decisions) - age_scale(problem) * stay(problem, decisions)
+
+
 def bill(problem: Problem, decisions: Decisions, pairs: Pairs, flows: Flows) -> Linear:
     """Return the bill of the plan in GPU-seconds."""
     parts: list[Linear] = [sum(problem.loss_now)]
