@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     job = next((job for job in read.snapshot.jobs if job.id == args.job), None)
     if job is None:
         raise _unknown(read, args.job)
-    from optsched.planner.explain import explain_job
+    from optsched.planner.plan import explain_job
 
     clock = WallClock()
     with Progress(clock):

@@ -15,6 +15,7 @@ from optsched.rounds.problem import Ceiling, Cut, Flags, Ints, Problem, RoundJob
 from optsched.rounds.room import gpus_by_side_resources, room_in_cluster, slice_down, usable, whole_slices
 from optsched.solve.ledger import Ledger
 from optsched.values.cluster import NodeState, ReservationKind
+from optsched.values.ids import JobId
 from optsched.values.plan import Unblock, UnblockKind, Waiting
 
 
@@ -41,24 +42,30 @@ def after_plan(problem: Problem, reserved: Sequence[Reserved], assignment: Assig
 
 
 def explain_waiting(
-    problem: Problem, reserved: Sequence[Reserved], assignment: Assignment, prove: int, proof: Proof | None = None
+    problem: Problem,
+    reserved: Sequence[Reserved],
+    assignment: Assignment,
+    proof: Proof | None,
+    prove: int,
+    only: JobId | None = None,
 ) -> tuple[Waiting, ...]:
-    """Explain every job that stays queued, in queue order; the advice for the first `prove` of them is proven by planning again.
+    """Explain every job that stays queued (or `only` one), in queue order.
 
-    Advice that cannot be proven is left out.
+    The advice for the first `prove` of them is proven by planning again; advice that is not proven is left out.
     """
     after = after_plan(problem, reserved, assignment)
     known: dict[tuple[object, ...], tuple[str, str]] = {}
     result: list[Waiting] = []
     for job in problem.queued:
-        if job.index in assignment.changed:
+        if job.index in assignment.changed or only not in (None, job.job.id):
             continue
         waiting, advice = _explain(after, job, known)
-        unblock = first_proven(problem, job, advice, proof) if proof is not None and len(result) < prove else None
+        unblock = None
         if waiting.reason == "impossible":
-            unblock = Unblock(
-                UnblockKind.NEVER, str(job.job.id), None, "change the request: no node or domain can hold it"
-            )
+            text = "change the request: no node or domain can hold it as written"
+            unblock = Unblock(UnblockKind.NEVER, str(job.job.id), None, text)
+        elif proof is not None and len(result) < prove:
+            unblock = first_proven(problem, job, advice, proof)
         result.append(Waiting(waiting.job, waiting.reason, waiting.detail, unblock))
     return tuple(result)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from optsched.clock import Clock
+from optsched.errors import UsageError
 from optsched.planner.advice import Proof
 from optsched.planner.assemble import assemble
 from optsched.planner.explain import explain_waiting
@@ -18,7 +19,7 @@ from optsched.solve.ladder import EXACT_NODES, Answer, SolverChoice, climb
 from optsched.solve.result import Budget
 from optsched.topology.tree import Tree
 from optsched.values.ids import JobId
-from optsched.values.plan import Plan
+from optsched.values.plan import Move, Plan, Preemption, Start, Waiting
 from optsched.values.snapshot import Snapshot
 
 Progress = Callable[[str, float], None]
@@ -99,7 +100,26 @@ def plan_round(
     progress("explaining", 0.9)
     prove = options.prove if len(snapshot.cluster.nodes) <= EXACT_NODES else 0
     proof = prover(options, clock)
-    waiting = explain_waiting(solved.problem, solved.reserved, solved.answer.assignment, prove, proof)
+    waiting = explain_waiting(solved.problem, solved.reserved, solved.answer.assignment, proof, prove)
     plan = assemble(solved.problem, solved.reserved, solved.answer, waiting, with_tasks=options.tasks)
     progress("done", 1.0)
     return dataclasses.replace(plan, round=dataclasses.replace(plan.round, wall_s=clock.monotonic_s() - started))
+
+
+Fate = Waiting | Start | Preemption | Move | None
+"""What a round does with one job: it waits, starts, is stopped, moves or changes size; None: it runs on as it is."""
+
+
+def explain_job(snapshot: Snapshot, job_id: JobId, options: PlanOptions, clock: Clock) -> Fate:
+    """Say what the next round does with one job; if it waits, why, and what would let it start, proven by planning again.
+
+    Raises UsageError for a job that the snapshot does not have.
+    """
+    if all(job.id != job_id for job in snapshot.jobs):
+        raise UsageError(f"no job is called {job_id}")
+    solved = solve_round(snapshot, options, clock)
+    assignment = solved.answer.assignment
+    waiting = explain_waiting(solved.problem, solved.reserved, assignment, prover(options, clock), 1, only=job_id)
+    plan = assemble(solved.problem, solved.reserved, solved.answer, waiting, with_tasks=options.tasks)
+    entries: list[Fate] = [*plan.queued, *plan.starts, *plan.preemptions, *plan.migrations, *plan.resizes]
+    return next((entry for entry in entries if entry is not None and entry.job == job_id), None)

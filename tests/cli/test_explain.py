@@ -92,7 +92,7 @@ def test_json_has_the_outcome_and_the_entry_of_the_plan(job: str, answer: Answer
 def test_the_command_asks_for_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("optsched.planner.explain.explain_job", lambda *_: PLAN.queued[0], raising=False)
+    monkeypatch.setattr("optsched.planner.plan.explain_job", lambda *_: PLAN.queued[0], raising=False)
     assert main(["explain", write_file(tmp_path), "huge", "--format", "json"]) == 0
     out = capsys.readouterr().out
     assert json.loads(out)["entry"]["reason"] == "no_domain_fits"
