@@ -16,7 +16,6 @@ from optsched.rounds.score import Score, score
 from optsched.solve.cpsat import objective
 from optsched.solve.cpsat.coarse_model import CoarseModel
 from optsched.solve.cpsat.decisions import Scope, full_scope
-from optsched.solve.cpsat.hints import add_hint
 from optsched.solve.cpsat.stages import Stages, cannot
 from optsched.solve.exact import ExactModel, per_row, stage_rows, through
 from optsched.solve.result import Budget, Result, Spent
@@ -28,25 +27,28 @@ FINE_NODES = 320
 RANK_SHARE = 0.5
 """The share of what is left of the budget that one search for coarse ranks may use."""
 
-COARSE_SHARE = 0.6
+COARSE_SHARE = 0.65
 """The share of the budget for the coarse plan."""
 
-LARGE = 32
+LARGE = 16
 """Gangs of at least one part in so many of the cluster are asked first whether they can start at all."""
 
-FINE_SHARE = 0.9
+FINE_SHARE = 0.7
 """The share of what is then left for the fine plan; the rest is for bounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What the coarse plan chose: the scope of the fine model; values and bounds of its stages, of the tie, and of the bill."""
+    """What the coarse plan chose: the scope of the fine model; values and bounds of its stages, and the value of the tie.
+
+    `stages` is where the coarse model stands: ranks and tie fixed, the bill still to be bounded.
+    """
 
     scope: Scope
     goals: tuple[int, ...]
     bounds: tuple[int, ...]
     tie: int | None
-    bill_bound: int | None
+    stages: Stages
 
 
 class CoarseSolver:
@@ -57,15 +59,15 @@ class CoarseSolver:
         spent = Spent(budget, clock)
         scope = _without_hopeless(problem, full_scope(problem), budget)
         coarse = CoarseModel(problem, scope)
-        add_hint(coarse.decisions, hint)
         if problem.profile.priority_mode is PriorityMode.WEIGHTED:
             return _weighted(problem, coarse, hint, spent)
-        choice = _choose(problem, coarse, spent)
+        large = len(problem.nodes.capacity) > FINE_NODES
+        choice = None if large else _choose(problem, coarse, spent)
         plan = hint
         if choice is not None:
             fine = _fine(problem, choice, hint, spent)
             plan = _better(problem, fine, hint)
-        return _bounded(problem, scope, plan, choice, spent)
+        return _bounded(problem, scope, coarse, plan, choice, spent)
 
 
 def _without_hopeless(problem: Problem, scope: Scope, budget: Budget) -> Scope:
@@ -107,14 +109,14 @@ def _choose(problem: Problem, coarse: CoarseModel, spent: Spent) -> Choice | Non
     tie = stages.maximize(tie_goal, RANK_SHARE)
     if tie.value is not None and not isinstance(tie_goal, int):
         coarse.model.add(tie_goal >= tie.value)
-    bill = stages.minimize(coarse.bill, 1.0)
     spent.deterministic_s += stages.spent.deterministic_s
+    stages.spent = spent
     return Choice(
         scope=_scope_of(problem, coarse, stages),
         goals=tuple(result.value for result in results if result.value is not None),
         bounds=tuple(result.bound for result in results if result.value is not None),
         tie=tie.value,
-        bill_bound=bill.bound if len(results) == len(goals) else None,
+        stages=stages,
     )
 
 
@@ -137,16 +139,18 @@ def _scope_of(problem: Problem, coarse: CoarseModel, stages: Stages) -> Scope:
 
 def _fine(problem: Problem, choice: Choice, hint: Assignment, spent: Spent) -> Assignment:
     """Place what the coarse plan chose, exactly where that is affordable."""
-    if len(problem.nodes.capacity) > FINE_NODES:
-        return hint
     share = dataclasses.replace(spent.budget, wall_s=spent.wall_left_s * FINE_SHARE)
     part = Spent(share, spent.clock)
-    result = ExactModel(problem, choice.scope).solve_strict(NO_CHANGE, part, (*choice.goals, *([] if choice.tie is None else [choice.tie])))
+    model = ExactModel(problem, choice.scope)
+    model.hint(NO_CHANGE)
+    result = model.solve_strict(NO_CHANGE, part, (*choice.goals, *([] if choice.tie is None else [choice.tie])))
     spent.deterministic_s += part.deterministic_s
     return result.assignment
 
 
-def _bounded(problem: Problem, scope: Scope, plan: Assignment, choice: Choice | None, spent: Spent) -> Result:
+def _bounded(
+    problem: Problem, scope: Scope, coarse: CoarseModel, plan: Assignment, choice: Choice | None, spent: Spent
+) -> Result:
     """Bound every rank with the higher ranks at what the plan achieves, then the bill.
 
     Where the plan does all that the coarse plan did, the coarse bounds are the answer; else what is left is bounded anew.
@@ -154,9 +158,10 @@ def _bounded(problem: Problem, scope: Scope, plan: Assignment, choice: Choice | 
     worth = score(problem, plan)
     priorities = len(problem.priorities)
     reached = [through(worth.rows, row, priorities) for row in stage_rows(problem)]
-    if choice is not None and reached == list(choice.goals) and choice.bill_bound is not None:
+    bill_bound: int | None
+    if choice is not None and reached == list(choice.goals) and choice.tie == tie_value(problem, worth):
         bounds: list[int | None] = list(choice.bounds)
-        bill_bound = choice.bill_bound if choice.tie == tie_value(problem, worth) else None
+        bill_bound = max(0, choice.stages.minimize(coarse.bill, 1.0).bound)
     else:
         bounds, bill_bound = _bound_anew(problem, scope, reached, choice, spent)
     row_bounds = per_row(problem, plan, bounds, priorities)
@@ -209,4 +214,3 @@ def _weighted(problem: Problem, coarse: CoarseModel, hint: Assignment, spent: Sp
         model = ExactModel(problem, _scope_of(problem, coarse, stages))
         plan = _better(problem, model.solve_weighted(NO_CHANGE, spent).assignment, hint)
     return Result(plan, weighted_bound=result.bound, deterministic_s=spent.deterministic_s)
-

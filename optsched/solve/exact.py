@@ -34,7 +34,7 @@ from optsched.values.profile import PriorityMode
 FORCE_SHARE = 0.2
 """The share of the budget for finding a plan that starts everything in scope at once."""
 
-RANK_SHARE = 0.3
+RANK_SHARE = 0.5
 """The share of what is left of the budget that one rank may use; the bill comes last and gets all that remains."""
 
 
@@ -94,21 +94,15 @@ class ExactModel:
         if ceiling:
             self.try_everything(stages, FORCE_SHARE)
             if stages.solution is not None and self._reaches(stages, ceiling):
-                return self._finish(hint, spent, stages, list(ceiling[: len(stage_rows(problem))]), ceiling, open_rank=False)
-        priorities = len(problem.priorities)
-        bounds: list[int | None] = []
-        open_rank = False
-        for position, row in enumerate(stage_rows(problem)):
-            goal = self.ladder.stage(row, priorities)
-            most = ceiling[position] if position < len(ceiling) and not open_rank else None
-            result = stages.maximize(goal, RANK_SHARE, most)
-            if result.value is None:
-                return _from_hint(problem, hint, bounds, spent)
-            bounds.append(result.bound)
-            open_rank = open_rank or not result.optimal
-            if not isinstance(goal, int):
-                model.add(goal >= result.value)
-        return self._finish(hint, spent, stages, bounds, ceiling, open_rank=open_rank)
+                return self._finish(
+                    hint, spent, stages, list(ceiling[: len(stage_rows(problem))]), ceiling, open_rank=False
+                )
+        goals = [self.ladder.stage(row, len(problem.priorities)) for row in stage_rows(problem)]
+        results = stages.maximize_in_order(goals, int(problem.nodes.capacity.sum()), RANK_SHARE)
+        bounds: list[int | None] = [result.bound for result in results]
+        if len(results) < len(goals):
+            return _from_hint(problem, hint, bounds, spent)
+        return self._finish(hint, spent, stages, bounds, ceiling, open_rank=not all(each.optimal for each in results))
 
     def _reaches(self, stages: Stages, ceiling: Sequence[int]) -> bool:
         """Return whether the last solution runs all that can run, rank by rank; if so, fixes the ranks there."""

@@ -147,8 +147,8 @@ class Stages:
             raise SolverFailed(f"CP-SAT says {solver.status_name(status)}: {model.validate()[:200]}")
         worst = 2**62 if maximize else -(2**62)
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            bound = solver.best_objective_bound
-            return StageResult(None, _whole(bound, worst, maximize=maximize), False)
+            # Without a solution the solver's bound may be one that it has not begun to work out.
+            return StageResult(None, worst, False)
         self._solver = solver
         self.solution = list(solver.response_proto.solution)
         bound = _whole(solver.best_objective_bound, worst, maximize=maximize)
