@@ -27,28 +27,25 @@ FINE_NODES = 320
 RANK_SHARE = 0.5
 """The share of what is left of the budget that one search for coarse ranks may use."""
 
-COARSE_SHARE = 0.65
+COARSE_SHARE = 0.6
 """The share of the budget for the coarse plan."""
 
 LARGE = 16
 """Gangs of at least one part in so many of the cluster are asked first whether they can start at all."""
 
-FINE_SHARE = 0.7
+FINE_SHARE = 0.9
 """The share of what is then left for the fine plan; the rest is for bounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What the coarse plan chose: the scope of the fine model; values and bounds of its stages, and the value of the tie.
-
-    `stages` is where the coarse model stands: ranks and tie fixed, the bill still to be bounded.
-    """
+    """What the coarse plan chose: the scope of the fine model; values and bounds of its stages, the tie's value, the bill's bound."""
 
     scope: Scope
     goals: tuple[int, ...]
     bounds: tuple[int, ...]
     tie: int | None
-    stages: Stages
+    bill_bound: int
 
 
 class CoarseSolver:
@@ -67,7 +64,7 @@ class CoarseSolver:
         if choice is not None:
             fine = _fine(problem, choice, hint, spent)
             plan = _better(problem, fine, hint)
-        return _bounded(problem, scope, coarse, plan, choice, spent)
+        return _bounded(problem, scope, plan, choice, spent)
 
 
 def _without_hopeless(problem: Problem, scope: Scope, budget: Budget) -> Scope:
@@ -77,14 +74,17 @@ def _without_hopeless(problem: Problem, scope: Scope, budget: Budget) -> Scope:
     """
     if len(problem.nodes.capacity) > FINE_NODES:
         return scope
-    hopeless = set()
-    for j in sorted(scope.starts):
-        job = problem.jobs[j]
-        if job.minimum * LARGE >= problem.healthy_gpus and job.minimum > int(problem.nodes.capacity.max()):
-            alone = CoarseModel(problem, dataclasses.replace(scope, starts=frozenset({j})))
-            gang = alone.decisions.starts.get(j)
-            if gang is None or cannot(alone.model, gang.active, budget):
-                hopeless.add(j)
+    largest = int(problem.nodes.capacity.max(initial=0))
+    large = [
+        j
+        for j in sorted(scope.starts)
+        if problem.jobs[j].minimum * LARGE >= problem.healthy_gpus and problem.jobs[j].minimum > largest
+    ]
+    if not large:
+        return scope
+    alone = CoarseModel(problem, dataclasses.replace(scope, starts=frozenset(large)))
+    starts = {j: gang.active for j, gang in alone.decisions.starts.items()}
+    hopeless = {j for j in large if j not in starts or cannot(alone.model, j, starts, budget)}
     return dataclasses.replace(scope, starts=scope.starts - hopeless)
 
 
@@ -101,7 +101,7 @@ def _choose(problem: Problem, coarse: CoarseModel, spent: Spent) -> Choice | Non
     stages = Stages(coarse.model, Spent(share, spent.clock))
     priorities = len(problem.priorities)
     goals = [coarse.ladder.stage(row, priorities) for row in stage_rows(problem)]
-    most = int(problem.nodes.capacity.sum())
+    most = problem.healthy_gpus
     results = stages.maximize_in_order(goals, most, RANK_SHARE)
     if stages.solution is None:
         return None
@@ -109,14 +109,15 @@ def _choose(problem: Problem, coarse: CoarseModel, spent: Spent) -> Choice | Non
     tie = stages.maximize(tie_goal, RANK_SHARE)
     if tie.value is not None and not isinstance(tie_goal, int):
         coarse.model.add(tie_goal >= tie.value)
+    # The bill last: it also keeps the fine model small, for a move that gains nothing costs something.
+    bill = stages.minimize(coarse.bill, 1.0)
     spent.deterministic_s += stages.spent.deterministic_s
-    stages.spent = spent
     return Choice(
         scope=_scope_of(problem, coarse, stages),
         goals=tuple(result.value for result in results if result.value is not None),
         bounds=tuple(result.bound for result in results if result.value is not None),
         tie=tie.value,
-        stages=stages,
+        bill_bound=max(0, bill.bound),
     )
 
 
@@ -148,9 +149,7 @@ def _fine(problem: Problem, choice: Choice, hint: Assignment, spent: Spent) -> A
     return result.assignment
 
 
-def _bounded(
-    problem: Problem, scope: Scope, coarse: CoarseModel, plan: Assignment, choice: Choice | None, spent: Spent
-) -> Result:
+def _bounded(problem: Problem, scope: Scope, plan: Assignment, choice: Choice | None, spent: Spent) -> Result:
     """Bound every rank with the higher ranks at what the plan achieves, then the bill.
 
     Where the plan does all that the coarse plan did, the coarse bounds are the answer; else what is left is bounded anew.
@@ -161,7 +160,7 @@ def _bounded(
     bill_bound: int | None
     if choice is not None and reached == list(choice.goals) and choice.tie == tie_value(problem, worth):
         bounds: list[int | None] = list(choice.bounds)
-        bill_bound = max(0, choice.stages.minimize(coarse.bill, 1.0).bound)
+        bill_bound = choice.bill_bound
     else:
         bounds, bill_bound = _bound_anew(problem, scope, reached, choice, spent)
     row_bounds = per_row(problem, plan, bounds, priorities)

@@ -27,12 +27,8 @@ from optsched.solve.cpsat.flows import Flows, add_flows
 from optsched.solve.cpsat.hints import add_hint, assignment_of
 from optsched.solve.cpsat.stages import Stages
 from optsched.solve.cpsat.symmetry import order_equal_jobs
-from optsched.solve.cpsat.terms import total
 from optsched.solve.result import Budget, Result, Spent
 from optsched.values.profile import PriorityMode
-
-FORCE_SHARE = 0.2
-"""The share of the budget for finding a plan that starts everything in scope at once."""
 
 RANK_SHARE = 0.5
 """The share of what is left of the budget that one rank may use; the bill comes last and gets all that remains."""
@@ -79,43 +75,22 @@ class ExactModel:
         """Start the search from an assignment."""
         add_hint(self.decisions, assignment)
 
-    def try_everything(self, stages: Stages, share: float) -> None:
-        """Look for any plan that starts every job in scope; if there is one it is the solution to go on from."""
-        wish = total([gang.active for gang in self.decisions.starts.values()])
-        stages.satisfy([gang.active for gang in self.decisions.starts.values()], wish, share)
-
     def solve_strict(self, hint: Assignment, spent: Spent, ceiling: Sequence[int] = ()) -> Result:
         """Solve rank by rank, then who stays and who is older, then the bill.
 
-        `ceiling` gives, stage by stage, what is known to be the most: a stage that is there already need not be searched.
+        `ceiling` gives, stage by stage (and for the tie last), what need not be exceeded: a search stops where it is reached.
         """
         problem, model = self.problem, self.model
         stages = Stages(model, spent)
-        if ceiling:
-            self.try_everything(stages, FORCE_SHARE)
-            if stages.solution is not None and self._reaches(stages, ceiling):
-                return self._finish(
-                    hint, spent, stages, list(ceiling[: len(stage_rows(problem))]), ceiling, open_rank=False
-                )
         goals = [self.ladder.stage(row, len(problem.priorities)) for row in stage_rows(problem)]
-        results = stages.maximize_in_order(goals, int(problem.nodes.capacity.sum()), RANK_SHARE)
+        for goal, most in zip(goals, ceiling, strict=False):
+            if not isinstance(goal, int):
+                model.add(goal <= most)
+        results = stages.maximize_in_order(goals, problem.healthy_gpus, RANK_SHARE)
         bounds: list[int | None] = [result.bound for result in results]
         if len(results) < len(goals):
             return _from_hint(problem, hint, bounds, spent)
         return self._finish(hint, spent, stages, bounds, ceiling, open_rank=not all(each.optimal for each in results))
-
-    def _reaches(self, stages: Stages, ceiling: Sequence[int]) -> bool:
-        """Return whether the last solution runs all that can run, rank by rank; if so, fixes the ranks there."""
-        priorities = len(self.problem.priorities)
-        rows = score(self.problem, assignment_of(self.problem, self.decisions, stages)).rows
-        stage = stage_rows(self.problem)
-        if any(through(rows, row, priorities) < most for row, most in zip(stage, ceiling, strict=False)):
-            return False
-        for row, most in zip(stage, ceiling, strict=False):
-            goal = self.ladder.stage(row, priorities)
-            if not isinstance(goal, int):
-                self.model.add(goal >= most)
-        return True
 
     def _finish(
         self,
