@@ -89,8 +89,19 @@ class ExactModel:
         results = stages.maximize_in_order(goals, problem.healthy_gpus, RANK_SHARE)
         bounds: list[int | None] = [result.bound for result in results]
         if len(results) < len(goals):
-            return _from_hint(problem, hint, bounds, spent)
+            return self._unfinished(hint, stages, bounds, spent)
         return self._finish(hint, spent, stages, bounds, ceiling, open_rank=not all(each.optimal for each in results))
+
+    def _unfinished(self, hint: Assignment, stages: Stages, bounds: list[int | None], spent: Spent) -> Result:
+        """Return the best found when time ran out before all ranks were searched; the hint where nothing was."""
+        problem = self.problem
+        if stages.solution is None:
+            row_bounds = per_row(problem, hint, bounds, len(problem.priorities))
+            return Result(hint, row_bounds, deterministic_s=spent.deterministic_s, note="no solution in time")
+        assignment = assignment_of(problem, self.decisions, stages)
+        row_bounds = per_row(problem, assignment, bounds, len(problem.priorities))
+        note = "time ran out before all ranks were searched"
+        return Result(assignment, row_bounds, deterministic_s=spent.deterministic_s, note=note)
 
     def _finish(
         self,
@@ -110,7 +121,7 @@ class ExactModel:
         most = ceiling[known] if len(ceiling) > known and not open_rank else None
         tie = stages.maximize(tie_goal, RANK_SHARE, most)
         if tie.value is None:
-            return _from_hint(problem, hint, bounds, spent)
+            return self._unfinished(hint, stages, bounds, spent)
         if not isinstance(tie_goal, int):
             model.add(tie_goal >= tie.value)
         bill = stages.minimize(self.bill, 1.0)
@@ -142,12 +153,6 @@ class ExactModel:
             proven=result.optimal,
             deterministic_s=spent.deterministic_s,
         )
-
-
-def _from_hint(problem: Problem, hint: Assignment, bounds: list[int | None], spent: Spent) -> Result:
-    """Return the hint as the answer, with what was proven before time ran out."""
-    row_bounds = per_row(problem, hint, bounds, len(problem.priorities))
-    return Result(hint, row_bounds, deterministic_s=spent.deterministic_s, note="no solution in time")
 
 
 def stage_rows(problem: Problem) -> list[int]:
