@@ -7,7 +7,7 @@ from optsched.files.report import Scope, known, show
 from optsched.files.schema import ReservationIn
 from optsched.files.validate import validate_list
 from optsched.values.cluster import Reservation, ReservationKind
-from optsched.values.ids import NODE_LEVEL, JobId, NodeId, ReservationId, TeamId
+from optsched.values.ids import JobId, NodeId, ReservationId, TeamId
 
 
 def read_reservations(data: object, scope: Scope, about: Known) -> tuple[Reservation, ...]:
@@ -64,14 +64,13 @@ def _check_grant(entry: ReservationIn, scope: Scope, about: Known) -> None:
         scope.fault("names neither teams nor jobs", "teams, or jobs, or both, that the grant is for", "teams")
     if entry.within is None or not about.cluster_known:
         return
-    names: dict[str, None] = dict.fromkeys((*about.levels, NODE_LEVEL))
-    names.update((node.id, None) for node in about.nodes.values())
+    names: dict[str, None] = {node.id: None for node in about.nodes.values()}
     for node in about.nodes.values():
         path = [node.domains[level] for level in about.levels if level in node.domains]
         names.update((name, None) for name in path)
         names.update(("/".join(path[:depth]), None) for depth in range(2, len(path) + 1))
     if entry.within not in names:
-        scope.fault(f"{show(entry.within)} is no level, domain or node", known(list(names), entry.within), "within")
+        scope.fault(f"{show(entry.within)} is no domain or node", known(list(names), entry.within), "within")
 
 
 def _check_maintenance(entry: ReservationIn, scope: Scope) -> None:

@@ -26,7 +26,11 @@ def read_teams(data: object, scope: Scope, about: Known) -> None:
             continue
         about.teams[team.id] = team
     entries = data if isinstance(data, list) else []
-    places = {entry.get("id"): index for index, entry in reversed(list(enumerate(entries))) if isinstance(entry, dict)}
+    places = {
+        entry["id"]: index
+        for index, entry in reversed(list(enumerate(entries)))
+        if isinstance(entry, dict) and isinstance(entry.get("id"), str)
+    }
     for team in about.teams.values():
         if team.parent is not None and team.parent != team.id:
             about.check_team(team.parent, scope.at(places[team.id]), "parent")

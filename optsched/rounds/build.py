@@ -39,6 +39,7 @@ from optsched.rounds.score import placement_loss
 from optsched.topology.tree import Tree, build_tree
 from optsched.values.job import Job, JobState
 from optsched.values.snapshot import Snapshot
+from optsched.values.team import Team
 
 TIER_NAMES = ("deadline", "guaranteed", "fair", "opportunistic")
 
@@ -52,7 +53,7 @@ def build_problem(snapshot: Snapshot, tree: Tree | None = None) -> Problem:
     tree = tree or build_tree(snapshot.cluster)
     gpu_types = tuple(sorted({str(node.gpu_type) for node in snapshot.cluster.nodes})) or ("",)
     nodes = build_nodes(snapshot, gpu_types)
-    ceilings = {str(team.id): team.max_priority for team in snapshot.teams}
+    ceilings = _ceilings(snapshot)
     priority_of = {job.id: _capped(job, ceilings) for job in snapshot.jobs}
     priorities = tuple(sorted(set(priority_of.values()), reverse=True)) or (0,)
     index_of = {priority: p for p, priority in enumerate(priorities)}
@@ -105,6 +106,21 @@ def _domains(tree: Tree, nodes: Nodes) -> tuple[tuple[Ints, ...], tuple[Flags, .
         gpus.append(total)
         empty.append((spoiled == 0) & (open_and_free == total) & (total > 0))
     return tuple(gpus), tuple(empty)
+
+
+def _ceilings(snapshot: Snapshot) -> dict[str, int | None]:
+    """Return the largest priority that each team's jobs may use: its own ceiling and those of the teams above it."""
+    teams = {team.id: team for team in snapshot.teams}
+    found: dict[str, int | None] = {}
+    for team in snapshot.teams:
+        known: list[int] = []
+        above: Team | None = team
+        while above is not None:
+            if above.max_priority is not None:
+                known.append(above.max_priority)
+            above = None if above.parent is None else teams[above.parent]
+        found[str(team.id)] = min(known, default=None)
+    return found
 
 
 def _capped(job: Job, ceilings: dict[str, int | None]) -> int:

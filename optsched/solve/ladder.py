@@ -78,7 +78,8 @@ def climb(
     mode = problem.profile.priority_mode
     if found.key(mode) >= base_score.key(mode):
         note = "no better plan exists" if result.proven else result.note or "best found within the budget"
-        return Answer(result.assignment, found, result, Source.CP_SAT, note)
+        better = result.proven or found.key(mode) > base_score.key(mode)
+        return Answer(result.assignment, found, result, Source.CP_SAT if better else source, note)
     kept = Result(base, weighted_bound=result.weighted_bound, deterministic_s=result.deterministic_s)
     return Answer(base, base_score, kept, source, "the search found nothing better within the budget")
 

@@ -263,7 +263,7 @@ def test_a_deadline_that_passed_while_the_job_waited_is_told() -> None:
         (
             {"kind": "grant", "nodes": [], "gpus": 8, "teams": ["t"], "within": "b9"},
             "within",
-            "'b9' is no level, domain or node",
+            "'b9' is no domain or node",
         ),
     ],
 )
