@@ -123,7 +123,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
             user_limit=draw(amounts),
         ),
     )
-    grant = Reservation("g", 5.0, 9.5, ReservationKind.GRANT, gpus=4, within="rack", teams=("t",), jobs=("j",))  # type: ignore[arg-type]
+    grant = Reservation("g", 5.0, 9.5, ReservationKind.GRANT, gpus=4, within="n", teams=("t",), jobs=("j",))  # type: ignore[arg-type]
     window = Reservation("m", 1.0, 2.0, nodes=("n",))  # type: ignore[arg-type]
     return Snapshot(
         now=50.5,
