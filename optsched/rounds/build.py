@@ -25,7 +25,6 @@ from optsched.rounds.build_lines import (
     Shares,
     Teams,
     _vector,
-    _wanted,
     build_ceilings,
     build_domain_holds,
     build_lines,
@@ -34,8 +33,8 @@ from optsched.rounds.build_lines import (
 )
 from optsched.rounds.build_nodes import build_nodes, healthy_capacity
 from optsched.rounds.line import above_line, use_of
-from optsched.rounds.problem import UNLIMITED, Flags, Ints, Lines, Nodes, Problem, RoundJob, Takeable
-from optsched.rounds.score import placement_loss
+from optsched.rounds.problem import UNLIMITED, Flags, Ints, Item, Lines, Nodes, Problem, RoundJob, Takeable
+from optsched.rounds.score import placement_losses
 from optsched.topology.tree import Tree, build_tree
 from optsched.values.job import Job, JobState
 from optsched.values.snapshot import Snapshot
@@ -91,8 +90,7 @@ def build_problem(snapshot: Snapshot, tree: Tree | None = None) -> Problem:
         healthy_gpus=int(healthy_capacity(snapshot.cluster.nodes, nodes).sum()),
         max_stopped_gpus=UNLIMITED if profile.max_stopped_gpus_per_h is None else profile.max_stopped_gpus_per_h,
     )
-    losses = tuple(placement_loss(problem, job, job.spread_now) for job in problem.running)
-    return dataclasses.replace(problem, loss_now=losses)
+    return dataclasses.replace(problem, loss_now=placement_losses(problem, problem.running))
 
 
 def _domains(tree: Tree, nodes: Nodes) -> tuple[tuple[Ints, ...], tuple[Flags, ...]]:
@@ -162,7 +160,7 @@ def _build_jobs(
     types = len(builder.gpu_types)
     waiting = []
     for key, job in enumerate(queued):
-        gpu_type, most = _wanted(job, builder.gpu_types, builder)
+        gpu_type, most = builder.wanted(job)
         waiting.append(
             Waiting(
                 key=key,
@@ -220,7 +218,7 @@ def _tiers(
             if job.state is JobState.RUNNING:
                 gpu_type, gpus = _running_type(builder, job), min(job.placed_gpus, job.min_gpus)
             else:
-                gpu_type, most = _wanted(job, builder.gpu_types, builder)
+                gpu_type, most = builder.wanted(job)
                 gpus = job.min_gpus if most else 0
             through[gpu_type] += gpus
             tiers[job.id] = _tier(lines, team, through, gpu_type)
@@ -254,16 +252,27 @@ def _takeable(
     typed = [(job, int(nodes.gpu_type[job.spread_now[0][0]]) if job.spread_now else 0) for job in running]
     use = use_of((teams, priorities, types), [(job.claim_team, job, job.size_now, y) for job, y in typed])
     result = []
+    # Jobs of one team, priority and type that use the same resources lie alike.
+    known: dict[tuple[int, int, int, bool, bool], Takeable] = {}
     for job, gpu_type in typed:
-        team, quota, entitlement = job.claim_team, lines.quota[job.claim_team], lines.entitlement[job.claim_team]
-        keys = (job.priority, priorities + job.priority)
-        above_quota = tuple(not quota or above_line(use, team, key, quota, job, gpu_type) for key in keys)
-        above_fair = tuple(bool(entitlement) and above_line(use, team, key, entitlement, job, gpu_type) for key in keys)
-        result.append(
-            Takeable(
-                above_quota=(above_quota[0], above_quota[1]),
-                above_entitlement=(above_fair[0], above_fair[1]),
+        team = job.claim_team
+        kind = (team, job.priority, gpu_type, bool(job.cpus_per_gpu_u), bool(job.memory_per_gpu_u))
+        found = known.get(kind)
+        if found is None:
+            quota, entitlement = lines.quota[team], lines.entitlement[team]
+            low, high = job.priority, priorities + job.priority
+
+            def above(key: int, line: tuple[Item, ...], alike: RoundJob = job, y: int = gpu_type) -> bool:
+                return above_line(use, alike.claim_team, key, line, alike, y)
+
+            above_quota = (not quota or above(low, quota), not quota or above(high, quota))
+            found = known[kind] = Takeable(
+                above_quota=above_quota,
+                above_entitlement=(
+                    bool(entitlement) and above(low, entitlement),
+                    bool(entitlement) and above(high, entitlement),
+                ),
                 inside_quota=bool(quota) and not above_quota[0],
             )
-        )
+        result.append(found)
     return tuple(result)

@@ -56,6 +56,10 @@ class JobBuilder:
         self._speeds: dict[object, tuple[float, ...]] = {}
         self._possible: dict[object, int] = {}
         self._fewest: dict[object, int] = {}
+        self._capacity: dict[int, tuple[int, int]] = {}
+        self._types: dict[int, tuple[int, ...]] = {}
+        self._wanted: dict[int, tuple[int, int]] = {}
+        self._same_type_speed = (1.0,) * len(gpu_types)
         self._median_start = victims.median_reporting_start(snapshot.jobs)
         self._weight = class_weight(snapshot.profile)
 
@@ -127,11 +131,42 @@ class JobBuilder:
             return Cut.PER_NODE, job.gpus_per_node
         if job.gpus_per_task is not None:
             return Cut.PER_TASK, job.gpus_per_task
-        capacity = self.nodes.capacity[lawful]
-        largest = int(capacity.max()) if len(capacity) else 0
+        largest, commonest = self._capacities(lawful)
         if job.gpus <= largest or job.required == "node" or largest == 0:
             return Cut.ONE_NODE, 1
-        return Cut.WHOLE_NODES, int(np.bincount(capacity[capacity > 0]).argmax())
+        return Cut.WHOLE_NODES, commonest
+
+    def _capacities(self, lawful: Flags) -> tuple[int, int]:
+        """Return the largest and the commonest GPUs per node of some nodes, without those that have none; 0 where there are none."""
+        found = self._capacity.get(id(lawful))
+        if found is None:
+            capacity = self.nodes.capacity[lawful]
+            largest = int(capacity.max(initial=0))
+            commonest = int(np.bincount(capacity[capacity > 0]).argmax()) if largest else 0
+            found = self._capacity[id(lawful)] = (largest, commonest)
+        return found
+
+    def wanted(self, job: Job) -> tuple[int, int]:
+        """Return (GPU type, GPUs) that a queued job asks of healthy nodes: its fastest type that could run it, 0 GPUs if none."""
+        found = self._wanted.get(id(job))
+        if found is None:
+            found = self._wanted[id(job)] = self._wants(job)
+        return found
+
+    def _wants(self, job: Job) -> tuple[int, int]:
+        lawful = self.eligibility.lawful(job)
+        cut, unit = self.cut(job, lawful)
+        sizes = (job.gpus,) if not job.elastic else tuple(sorted({job.min_gpus, job.gpus, job.max_gpus}))
+        if not self.possible(job, cut, unit, sizes, lawful, only_up=True):
+            return 0, 0
+        types = self._types.get(id(lawful))
+        if types is None:
+            present = np.bincount(self.nodes.gpu_type[lawful & self.nodes.taking])
+            types = self._types[id(lawful)] = tuple(np.flatnonzero(present).tolist())
+        if len(types) == 1:
+            return types[0], job.max_gpus
+        speed = self._type_speed(job) if job.gpu_types else self._same_type_speed
+        return max(types, key=lambda y: (speed[y], -y)), job.max_gpus
 
     def _spread(self, job: Job) -> Spread:
         return tuple(sorted((self._node_index[node], gpus_on(on)) for node, on in job.placement.items() if gpus_on(on)))
@@ -143,14 +178,14 @@ class JobBuilder:
         step = math.lcm(unit, job.slices[0].gpus) if job.slices else unit
         largest = job.max_gpus
         if cut is Cut.ONE_NODE:
-            largest = min(largest, int(self.nodes.capacity[lawful].max(initial=job.min_gpus)))
+            largest = min(largest, max(job.min_gpus, self._capacities(lawful)[0]))
         smallest = -(-job.min_gpus // step) * step if cut is Cut.WHOLE_NODES else job.min_gpus
         sizes = set(range(smallest, largest + 1, step)) or {job.min_gpus}
         return tuple(sorted(sizes | {size_now})) if size_now else tuple(sorted(sizes))
 
     def _type_speed(self, job: Job) -> tuple[float, ...]:
         if not job.gpu_types:
-            return (1.0,) * len(self.gpu_types)
+            return self._same_type_speed
         return tuple(job.gpu_types.get(name, 0.0) for name in self.gpu_types)  # type: ignore[call-overload]
 
     def _span_speed(self, job: Job) -> tuple[float, ...]:
@@ -227,7 +262,7 @@ class _Probe:
     def largest(self, nodes: Nodes, tree: Tree) -> int:
         """Return the largest size that fits an empty cluster."""
         best = 0
-        for gpu_type in np.unique(nodes.gpu_type[self.nodes]):
+        for gpu_type in np.flatnonzero(np.bincount(nodes.gpu_type[self.nodes])).tolist():
             gpus = np.where(nodes.gpu_type == gpu_type, nodes.capacity, 0)
             room = slice_down(self, tree, usable(self, nodes, gpus, nodes.cpus_u, nodes.memory_u))
             best = max(best, self._most(tree, room))

@@ -131,7 +131,7 @@ def fair_shares(
             usage[team] += vector
             demand[team, gpu_type] += _vector(job, max(held, job.max_gpus), gpu_type, types)
         elif job.state is JobState.QUEUED:
-            gpu_type, most = _wanted(job, gpu_types, builder)
+            gpu_type, most = builder.wanted(job)
             if most:
                 demand[team, gpu_type] += _vector(job, most, gpu_type, types)
     tree = build_team_tree(snapshot.teams)
@@ -149,19 +149,6 @@ def _vector(job: Job, gpus: int, gpu_type: int, types: int) -> Floats:
     vector[types] = job.cpus * gpus / job.gpus
     vector[types + 1] = job.memory_gb * gpus / job.gpus
     return vector
-
-
-def _wanted(job: Job, gpu_types: Sequence[str], builder: JobBuilder) -> tuple[int, int]:
-    """Return (GPU type, GPUs) that a queued job asks of healthy nodes: its fastest type that could run it, 0 GPUs if none."""
-    lawful = builder.eligibility.lawful(job)
-    cut, unit = builder.cut(job, lawful)
-    sizes = (job.gpus,) if not job.elastic else (job.min_gpus, job.gpus, job.max_gpus)
-    if not builder.possible(job, cut, unit, tuple(sorted(set(sizes))), lawful, only_up=True):
-        return 0, 0
-    open_types = np.unique(builder.nodes.gpu_type[lawful & builder.nodes.taking])
-    speed = job.gpu_types
-    best = max(open_types.tolist(), key=lambda y: (speed.get(GpuType(gpu_types[y]), 1.0), -y))
-    return int(best), job.max_gpus
 
 
 def build_lines(snapshot: Snapshot, gpu_types: Sequence[str], teams: Teams, shares: Shares) -> Lines:

@@ -73,15 +73,24 @@ class Eligibility:
             for window in snapshot.reservations
             if window.kind is ReservationKind.MAINTENANCE and window.end_at > snapshot.now
         )
+        self._any_spare = bool(self._spare.any())
         self._known: dict[object, Flags] = {}
+        self._of_job: dict[int, tuple[tuple[object, ...], Flags]] = {}
 
     def lawful(self, job: Job) -> Flags:
         """Return the nodes whose hardware, labels and domains suit the job, whatever their state, shape (N,)."""
-        key = self._wishes(job)
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._lawful(job)
-        return found
+        return self._suiting(job)[1]
+
+    def _suiting(self, job: Job) -> tuple[tuple[object, ...], Flags]:
+        """Return the job's wishes and the nodes that suit them, worked out once per job of the snapshot."""
+        known = self._of_job.get(id(job))
+        if known is None:
+            key = self._wishes(job)
+            found = self._known.get(key)
+            if found is None:
+                found = self._known[key] = self._lawful(job)
+            known = self._of_job[id(job)] = (key, found)
+        return known
 
     def _wishes(self, job: Job) -> tuple[object, ...]:
         levels = {piece.within for piece in job.slices} | ({job.required} if job.required else set())
@@ -111,12 +120,15 @@ class Eligibility:
     def open_to(self, job: Job) -> Flags:
         """Return the nodes on which the job may start now, shape (N,); shared, read only."""
         now, profile = self._snapshot.now, self._snapshot.profile
-        stops_at_once = job.preemptible and stop_cost(job, now, profile, None).checkpoint_s == 0
-        barred = tuple(window.id for window in self._windows if self._bars(window, job))
-        key = (*self._wishes(job), stops_at_once, barred)
+        stops_at_once = not self._any_spare or (
+            job.preemptible and stop_cost(job, now, profile, None).checkpoint_s == 0
+        )
+        barred = tuple(window.id for window in self._windows if self._bars(window, job)) if self._windows else ()
+        wishes, lawful = self._suiting(job)
+        key = (wishes, stops_at_once, barred)
         found = self._known.get(key)
         if found is None:
-            found = self.lawful(job) & self._nodes.taking
+            found = lawful & self._nodes.taking
             if not stops_at_once:
                 found = found & ~self._spare
             for window in self._windows:
