@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -213,7 +214,13 @@ def _tiers(
     tiers: dict[str, int] = {}
     for team, jobs in by_team.items():
         jobs.sort(key=lambda j: (-builder.priority(j), j.state is JobState.QUEUED, j.submitted_at, j.id))
-        through = np.zeros(len(builder.gpu_types), dtype=np.int64)
+        through = [0] * len(builder.gpu_types)
+        line = _Line(
+            bool(lines.typed[team]),
+            int(lines.quota_any[team]),
+            lines.quota_by_type[team].tolist(),
+            lines.fair_by_type[team].tolist(),
+        )
         for job in jobs:
             if job.state is JobState.RUNNING:
                 gpu_type, gpus = _running_type(builder, job), min(job.placed_gpus, job.min_gpus)
@@ -221,22 +228,31 @@ def _tiers(
                 gpu_type, most = builder.wanted(job)
                 gpus = job.min_gpus if most else 0
             through[gpu_type] += gpus
-            tiers[job.id] = _tier(lines, team, through, gpu_type)
+            tiers[job.id] = line.tier(through, gpu_type)
     return tiers
 
 
-def _tier(lines: Lines, team: int, through: Ints, gpu_type: int) -> int:
-    """Return the tier of a team's next GPU after `through` (Y,) GPUs by type."""
-    fair = lines.fair_by_type[team]
-    if lines.typed[team]:
-        mine, quota = through[gpu_type], lines.quota_by_type[team, gpu_type]
-        if mine <= quota:
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One team's row of `Lines` as plain numbers."""
+
+    typed: bool
+    quota_any: int
+    quota_by_type: list[int]
+    fair: list[int]
+
+    def tier(self, through: list[int], gpu_type: int) -> int:
+        """Return the tier of the team's last GPU of a type, with `through` GPUs of each type (Y,) up to and including it."""
+        fair = self.fair
+        if self.typed:
+            mine, quota = through[gpu_type], self.quota_by_type[gpu_type]
+            if mine <= quota:
+                return GUARANTEED
+            return FAIR if mine <= quota + fair[gpu_type] else OPPORTUNISTIC
+        total, quota = sum(through), self.quota_any
+        if total <= quota:
             return GUARANTEED
-        return FAIR if mine <= quota + fair[gpu_type] else OPPORTUNISTIC
-    total, quota = through.sum(), lines.quota_any[team]
-    if total <= quota:
-        return GUARANTEED
-    return FAIR if total <= quota + np.minimum(fair, through).sum() else OPPORTUNISTIC
+        return FAIR if total <= quota + sum(map(min, fair, through)) else OPPORTUNISTIC
 
 
 def _running_type(builder: JobBuilder, job: Job) -> int:

@@ -54,6 +54,7 @@ class JobBuilder:
         self._ceiling = ceiling
         self._node_index: Mapping[NodeId, int] = tree.node_index
         self._speeds: dict[object, tuple[float, ...]] = {}
+        self._type_speeds: dict[object, tuple[float, ...]] = {}
         self._possible: dict[object, int] = {}
         self._fewest: dict[object, int] = {}
         self._capacity: dict[int, tuple[int, int]] = {}
@@ -186,7 +187,12 @@ class JobBuilder:
     def _type_speed(self, job: Job) -> tuple[float, ...]:
         if not job.gpu_types:
             return self._same_type_speed
-        return tuple(job.gpu_types.get(name, 0.0) for name in self.gpu_types)  # type: ignore[call-overload]
+        key = tuple(job.gpu_types.items())
+        found = self._type_speeds.get(key)
+        if found is None:
+            found = tuple(job.gpu_types.get(name, 0.0) for name in self.gpu_types)  # type: ignore[call-overload]
+            self._type_speeds[key] = found
+        return found
 
     def _span_speed(self, job: Job) -> tuple[float, ...]:
         key = tuple(sorted(job.speed.items()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -116,9 +117,9 @@ def fair_shares(
     for column, amounts in ((types, nodes.cpus_u), (types + 1, nodes.memory_u)):
         known = counted & (amounts < UNLIMITED)
         capacity[column] = amounts[known].sum() / 1e6 if known.sum() == counted.sum() else 0.0
-    usage = np.zeros((len(snapshot.teams), types + 2))
-    demand = np.zeros((len(snapshot.teams), types, types + 2))
-    type_of = nodes.gpu_type
+    holding: _Sums = defaultdict(lambda: [0, 0.0, 0.0])
+    asking: _Sums = defaultdict(lambda: [0, 0.0, 0.0])
+    type_of = nodes.gpu_type.tolist()
     index = builder.tree.node_index
     for job in snapshot.jobs:
         if job.id in teams.grant_of:
@@ -126,14 +127,21 @@ def fair_shares(
         team = teams.index[job.team]
         if job.state is JobState.RUNNING and job.placed_gpus:
             first = next(node for node, on in job.placement.items() if gpus_on(on))
-            gpu_type, held = int(type_of[index[first]]), job.placed_gpus
-            vector = _vector(job, held, gpu_type, types)
-            usage[team] += vector
-            demand[team, gpu_type] += _vector(job, max(held, job.max_gpus), gpu_type, types)
+            gpu_type, held = type_of[index[first]], job.placed_gpus
+            _count(holding[team, gpu_type], job, held)
+            _count(asking[team, gpu_type], job, max(held, job.max_gpus))
         elif job.state is JobState.QUEUED:
             gpu_type, most = builder.wanted(job)
             if most:
-                demand[team, gpu_type] += _vector(job, most, gpu_type, types)
+                _count(asking[team, gpu_type], job, most)
+    usage = np.zeros((len(snapshot.teams), types + 2))
+    demand = np.zeros((len(snapshot.teams), types, types + 2))
+    for (team, gpu_type), (gpus, cpus, memory) in holding.items():
+        usage[team, gpu_type] = gpus
+        usage[team, types:] += (cpus, memory)
+    for (team, gpu_type), (gpus, cpus, memory) in asking.items():
+        demand[team, gpu_type, gpu_type] = gpus
+        demand[team, gpu_type, types:] = (cpus, memory)
     tree = build_team_tree(snapshot.teams)
     team_of, pool_of = np.nonzero(demand.any(axis=2))
     classes = DemandClasses(team_of.astype(np.int64), pool_of.astype(np.int64), demand[team_of, pool_of])
@@ -141,6 +149,17 @@ def fair_shares(
     limits = [team.limit for team in snapshot.teams]
     entitled = entitlements(tree, names, capacity, classes, list(teams.quotas[: teams.real]), limits)
     return Shares(tree, capacity, usage, entitled)
+
+
+_Sums = dict[tuple[int, int], list[float]]
+"""GPUs, CPUs and GB by (team, GPU type)."""
+
+
+def _count(sums: list[float], job: Job, gpus: int) -> None:
+    """Add what `gpus` GPUs of a job use to [GPUs, CPUs, GB]."""
+    sums[0] += gpus
+    sums[1] += job.cpus * gpus / job.gpus
+    sums[2] += job.memory_gb * gpus / job.gpus
 
 
 def _vector(job: Job, gpus: int, gpu_type: int, types: int) -> Floats:
