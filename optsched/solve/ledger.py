@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -31,6 +32,7 @@ class Ledger:
         self.claim = use_of(shape, [(job.claim_team, job, job.size_now, y) for job, y in running])
         self._rows = rows_by_team(problem.lines, self.line.gpus, np.arange(shape[0]), problem.deadline_team)
         self._stale: set[int] = set()
+        self.version = [0] * shape[0]
         self.claims: list[tuple[int, int, tuple[Item, ...]]] = []
         self.held = [
             sum(amount_of(problem, problem.jobs[j], problem.jobs[j].spread_now, c.item) for j in c.jobs)
@@ -93,7 +95,7 @@ class Ledger:
         if not leaning:
             return True
         priorities = len(self.problem.priorities)
-        size = size_of(self.changed.get(job.index, job.spread_now))
+        size = 0 if job.index in self.stopped else size_of(self.changed.get(job.index, job.spread_now))
         _add(self.claim, job.claim_team, job, size + more, gpu_type, 1, priorities)
         _add(self.claim, job.claim_team, job, size, gpu_type, -1, priorities)
         kept = all(fits_line(self.claim, job.claim_team, key, line) for key, line in leaning)
@@ -122,22 +124,33 @@ class Ledger:
         self.changed[job.index] = spread
         self._count(job, tuple(sorted(before.items())), spread)
 
-    def start_over(self, job: RoundJob, spread: Spread, victims: list[RoundJob]) -> None:
-        """Book a start in place of victims: it uses what they free first; what it leaves of that stays unused."""
-        freed: dict[int, int] = defaultdict(int)
+    def start_over(
+        self, job: RoundJob, spread: Spread, victims: Sequence[RoundJob], from_free: Mapping[int, int]
+    ) -> None:
+        """Book a start in place of victims; `from_free` are the GPUs by node that it takes of what is free for anybody."""
         for victim in victims:
             self.stopped.add(victim.index)
             self._count(victim, victim.spread_now, ())
             for n, count in victim.spread_now:
-                freed[n] += count
                 self.cpus_u[n] += count * victim.cpus_per_gpu_u
                 self.memory_u[n] += count * victim.memory_per_gpu_u
+        for n, count in from_free.items():
+            self.gpus[n] -= count
         for n, count in spread:
-            self.gpus[n] -= max(0, count - freed[n])
             self.cpus_u[n] -= count * job.cpus_per_gpu_u
             self.memory_u[n] -= count * job.memory_per_gpu_u
         self.changed[job.index] = spread
         self._count(job, (), spread)
+
+    def run_on(self, victim: RoundJob, from_free: Mapping[int, int]) -> None:
+        """Take a stop back; `from_free` are the GPUs by node that its takers now take of what is free for anybody."""
+        self.stopped.remove(victim.index)
+        for n, count in from_free.items():
+            self.gpus[n] -= count
+        for n, count in victim.spread_now:
+            self.cpus_u[n] -= count * victim.cpus_per_gpu_u
+            self.memory_u[n] -= count * victim.memory_per_gpu_u
+        self._count(victim, (), victim.spread_now)
 
     def _count(self, job: RoundJob, before: Spread, after: Spread) -> None:
         gpu_type = gpu_type_of(self.problem, after or before)
@@ -145,6 +158,7 @@ class Ledger:
             for spread, sign in ((before, -1), (after, 1)):
                 _add(use, team, job, size_of(spread), gpu_type, sign, len(self.problem.priorities))
         self._stale.add(job.line_team)
+        self.version[job.line_team] += 1
         for index in self._ceilings_of.get(job.index, ()):
             item = self.problem.ceilings[index].item
             self.held[index] += amount_of(self.problem, job, after, item) - amount_of(self.problem, job, before, item)
@@ -154,7 +168,11 @@ class Ledger:
                 gain = sum(c for n, c in after if n in inside) - sum(c for n, c in before if n in inside)
                 self.granted[index] = max(0, self.granted[index] - gain)
 
-    def rows_if(self, starts: RoundJob, size: int, gpu_type: int, victims: list[RoundJob]) -> Ints:
+    def rows(self) -> Ints:
+        """Return the GPUs of every rank by team as the plan stands, shape (T, 8P)."""
+        return self._rows_of(np.arange(len(self._rows)))
+
+    def rows_if(self, starts: RoundJob, size: int, gpu_type: int, victims: Sequence[RoundJob]) -> Ints:
         """Return the change of every rank's GPUs, shape (8P,), if a job starts and others stop."""
         teams = sorted({starts.line_team, *(victim.line_team for victim in victims)})
         place = {team: position for position, team in enumerate(teams)}

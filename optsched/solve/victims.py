@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from optsched.rounds.problem import Flags, Ints, Problem, RoundJob, What
+from optsched.rounds.problem import Flags, Ints, Problem, RoundJob
 from optsched.rounds.rights import Claim
 from optsched.values.profile import Reclaim
 
@@ -26,16 +26,13 @@ class Victims:
         self.cost = np.array([job.costs.stop for job in running], dtype=np.int64)
         self.size = np.array([job.size_now for job in running], dtype=np.int64)
         pairs = [(job.index, n, count) for job in running for n, count in job.spread_now]
-        self._job = np.array([j for j, _, _ in pairs], dtype=np.int64)
-        self._node = np.array([n for _, n, _ in pairs], dtype=np.int64)
-        self._gpus = np.array([count for _, _, count in pairs], dtype=np.int64)
+        self.pair_job = np.array([j for j, _, _ in pairs], dtype=np.int64)
+        self.pair_node = np.array([n for _, n, _ in pairs], dtype=np.int64)
+        self.pair_gpus = np.array([count for _, _, count in pairs], dtype=np.int64)
         cpu = np.array([job.cpus_per_gpu_u for job in running], dtype=np.int64)
         memory = np.array([job.memory_per_gpu_u for job in running], dtype=np.int64)
-        self._cpus = self._gpus * cpu[self._job] if len(pairs) else self._gpus
-        self._memory = self._gpus * memory[self._job] if len(pairs) else self._gpus
-        count = len(problem.nodes.capacity)
-        self.node_price = np.bincount(self._node, self.cost[self._job], count) if len(pairs) else np.zeros(count)
-        self._floor_used: dict[int, int] = {}
+        self.pair_cpus = self.pair_gpus * cpu[self.pair_job] if len(pairs) else self.pair_gpus
+        self.pair_memory = self.pair_gpus * memory[self.pair_job] if len(pairs) else self.pair_gpus
 
     def rights(self, job: RoundJob, claim: Claim, stopped: set[int]) -> Flags:
         """Return the running jobs that `job` may stop, shape (running,)."""
@@ -58,60 +55,13 @@ class Victims:
 
     def freed(self, gone: Flags) -> tuple[Ints, Ints, Ints]:
         """Return GPUs, CPUs and memory per node that the jobs in `gone` hold, each of shape (N,)."""
-        here = gone[self._job]
-        nodes, count = self._node[here], len(self.problem.nodes.capacity)
+        here = gone[self.pair_job]
+        nodes, count = self.pair_node[here], len(self.problem.nodes.capacity)
         return (
-            np.bincount(nodes, self._gpus[here], count).astype(np.int64),
-            np.bincount(nodes, self._cpus[here], count).astype(np.int64),
-            np.bincount(nodes, self._memory[here], count).astype(np.int64),
+            np.bincount(nodes, self.pair_gpus[here], count).astype(np.int64),
+            np.bincount(nodes, self.pair_cpus[here], count).astype(np.int64),
+            np.bincount(nodes, self.pair_memory[here], count).astype(np.int64),
         )
-
-    def cheapest_first(self, rights: Flags, inside: Flags) -> Ints:
-        """Return the jobs with a right over them that hold GPUs inside some nodes: least urgent, then small, then cheap."""
-        touching = np.unique(self._job[inside[self._node]])
-        touching = touching[rights[touching]]
-        per_gpu = self.cost[touching] / np.maximum(1, self.size[touching])
-        return touching[np.lexsort((touching, per_gpu, self.size[touching], -self.priority[touching]))]
-
-    def weight(self, j: int) -> tuple[int, int, int, int]:
-        """Return how much one would rather not stop a job; the index last."""
-        return (-int(self.priority[j]), int(self.size[j]), int(self.cost[j]), int(j))
-
-    def price(self, victims: list[RoundJob]) -> tuple[int, ...]:
-        """Return a price of stopping them all: GPUs by priority, most urgent first, then the cost."""
-        by_priority = [0] * len(self.problem.priorities)
-        for victim in victims:
-            by_priority[victim.priority] += victim.size_now
-        return (*by_priority, sum(victim.costs.stop for victim in victims), *sorted(v.index for v in victims))
-
-    def floors_kept(self, job: RoundJob, victims: list[RoundJob]) -> bool:
-        """Return whether other teams keep min(their quota, what they ran), counting what was already taken; books it if so."""
-        lost: dict[int, int] = {}
-        for victim in victims:
-            if victim.team != job.team:
-                lost[victim.claim_team] = lost.get(victim.claim_team, 0) + victim.size_now
-        for team, gpus in lost.items():
-            slack = self._slack(team)
-            if slack is not None and self._floor_used.get(team, 0) + gpus > slack:
-                return False
-        for team, gpus in lost.items():
-            self._floor_used[team] = self._floor_used.get(team, 0) + gpus
-        return True
-
-    def _slack(self, team: int) -> int | None:
-        """Return the GPUs that others may take from a team; None where nothing is guaranteed to it."""
-        items = self.problem.lines.quota[team]
-        if not items:
-            return None
-        quota = sum(item.amount for item in items if item.what is What.GPUS)
-        ran = int(self._ran[team])
-        return ran - min(quota, ran)
-
-    @cached_property
-    def _ran(self) -> Ints:
-        """GPUs that each team runs, shape (T,)."""
-        claim = np.array([job.claim_team for job in self.problem.running], dtype=np.int64)
-        return np.bincount(claim, self.size, len(self.problem.team_names)).astype(np.int64)
 
     @cached_property
     def on_node(self) -> dict[int, list[tuple[int, int]]]:

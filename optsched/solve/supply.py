@@ -1,0 +1,243 @@
+"""What running jobs hold, node by node, and what stopped ones leave over: the greedy solver's account of force.
+
+Index letter q: one pair of a running job and a node that it holds GPUs on, 0..Q-1, sorted by node, and on a node by how little
+the job's stop would be missed. Arrays over pairs have shape (Q,), those over nodes (N,), those over running jobs (F,).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from optsched.rounds.line import TIERS
+from optsched.rounds.problem import Flags, Ints, Problem, RoundJob, Spread
+from optsched.rounds.rights import Claim
+from optsched.rounds.room import usable
+from optsched.solve.ledger import Ledger
+from optsched.solve.victims import Victims
+
+_SIZE = 1 << 24
+_CLASS = 1 << 48
+"""Weights that put a victim's rank, its size and its cost into one integer, each below the one before."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """Jobs with the same rights: `rights` (F,) over whom, `pairs` (Q,) the same by pair. Stopped jobs are included."""
+
+    rights: Flags
+    pairs: Flags
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a job may have for nothing on each node, each (N,): what is free and what stopped jobs leave over for it."""
+
+    gpus: Ints
+    cpus_u: Ints
+    memory_u: Ints
+
+
+class Supply:
+    """Who may be stopped for whom at what price, and what those already stopped leave over, and for whom."""
+
+    def __init__(self, problem: Problem, ledger: Ledger) -> None:
+        self.problem, self.ledger = problem, ledger
+        self.victims = Victims(problem)
+        self.row = self._rows(ledger.rows())
+        self.price = self._prices()
+        job, node = self.victims.pair_job, self.victims.pair_node
+        order = np.lexsort((job, self.price[job], node))
+        self.job, self.node = job[order], node[order]
+        self.gpus, self.cpus, self.memory = (
+            each[order] for each in (self.victims.pair_gpus, self.victims.pair_cpus, self.victims.pair_memory)
+        )
+        firsts = np.flatnonzero(np.diff(self.node, prepend=-1))
+        self.head = np.repeat(firsts, np.diff(firsts, append=len(order)))
+        self._alive = np.ones(len(order), dtype=bool)
+        self._left = np.zeros(len(order), dtype=np.int64)
+        self._leaving: Ints = np.zeros(0, dtype=np.int64)
+        self._kinds: dict[object, Kind] = {}
+        self.kind_of: dict[int, Kind] = {}
+        self.used: dict[int, dict[int, dict[int, int]]] = {}
+        self.stopped_on: dict[int, list[int]] = {}
+        by_job = np.argsort(self.job, kind="stable")
+        ends = np.cumsum(np.bincount(self.job, minlength=problem.first_queued))
+        self._pairs_of = np.split(by_job, ends[:-1]) if len(ends) else []
+        self.width = np.bincount(self.job, minlength=problem.first_queued)
+
+    def _rows(self, rows: Ints) -> Ints:
+        """Return the rank that each running job's stop would cost first, (F,): the last of its team and priority; `rows` (T, 8P)."""
+        running, priorities = self.problem.running, len(self.problem.priorities)
+        low = rows.reshape(len(rows), 2, TIERS, priorities)[:, 0]
+        last = TIERS - 1 - np.argmax(low[:, ::-1] > 0, axis=1)
+        line = np.array([job.line_team for job in running], dtype=np.int64)
+        found: Ints = last[line, self.victims.priority] * priorities + self.victims.priority
+        return found
+
+    def _prices(self) -> Ints:
+        """Return how much one would rather not stop each running job, (F,): rank, then size, then cost."""
+        victims = self.victims
+        most = int(victims.cost.max(initial=0)) + 1
+        above = int(self.row.max(initial=0)) - self.row
+        price: Ints = above * _CLASS + victims.size * _SIZE + victims.cost * (_SIZE - 1) // most
+        return price
+
+    def kind(self, job: RoundJob, claim: Claim) -> Kind:
+        """Return over whom the job has rights with a claim; jobs alike share the answer."""
+        key = (job.team, job.priority, job.due, job.emergency, job.may_break_quota, claim)
+        found = self._kinds.get(key)
+        if found is None:
+            rights = self.victims.rights(job, claim, set())
+            found = self._kinds[key] = Kind(rights, rights[self.job])
+        return found
+
+    def room(self, job: RoundJob, kind: Kind) -> Room:
+        """Return what the job may have without stopping anybody more."""
+        free = self.ledger.free_for(job)
+        if len(self._leaving):
+            mine = self._leaving[kind.pairs[self._leaving]]
+            if len(mine):
+                free = free + np.bincount(self.node[mine], self._left[mine], len(free)).astype(np.int64)
+        return Room(free, self.ledger.cpus_u, self.ledger.memory_u)
+
+    def leaves(self, kind: Kind) -> bool:
+        """Return whether stopped jobs leave over anything for jobs of this kind."""
+        return bool(len(self._leaving)) and bool(kind.pairs[self._leaving].any())
+
+    def live(self, kind: Kind, among: Flags) -> Flags:
+        """Return the pairs of jobs `among` (F,) some that run and may be stopped for this kind, (Q,)."""
+        found: Flags = kind.pairs & self._alive & among[self.job]
+        return found
+
+    def freed(self, chosen: Sequence[int], room: Room) -> Room:
+        """Return the room once the chosen have stopped too."""
+        if not chosen:
+            return room
+        pairs = np.concatenate([self._pairs_of[j] for j in chosen])
+        nodes, count = self.node[pairs], len(room.gpus)
+        gpus, cpus, memory = (
+            np.bincount(nodes, amounts[pairs], count).astype(np.int64)
+            for amounts in (self.gpus, self.cpus, self.memory)
+        )
+        return Room(room.gpus + gpus, room.cpus_u + cpus, room.memory_u + memory)
+
+    def usable(self, job: RoundJob, room: Room) -> Ints:
+        """Return the GPUs of the job that each node can take, (N,)."""
+        return usable(job, self.problem.nodes, room.gpus, room.cpus_u, room.memory_u)
+
+    def first_enough(self, job: RoundJob, room: Room, live: Flags, need: int) -> Ints:
+        """Return, for each node that could take `need` GPUs, the pair with whose stop (and all before it there) it can."""
+        enough = live & job.nodes[self.node]
+        for amounts, free, each in (
+            (self.gpus, room.gpus, 1),
+            (self.cpus, room.cpus_u, job.cpus_per_gpu_u),
+            (self.memory, room.memory_u, job.memory_per_gpu_u),
+        ):
+            if each:
+                given = np.where(live, amounts, 0)
+                through = given.cumsum()
+                enough &= through - (through - given)[self.head] + free[self.node] >= need * each
+        found = np.flatnonzero(enough)
+        nodes = self.node[found]
+        first: Ints = found[np.flatnonzero(np.diff(nodes, prepend=-1))]
+        return first
+
+    def alone_enough(self, job: RoundJob, room: Room, live: Flags, need: int) -> Ints:
+        """Return the pairs each of which alone makes room for `need` GPUs on its node."""
+        enough = live & job.nodes[self.node] & (self.gpus + room.gpus[self.node] >= need)
+        if job.cpus_per_gpu_u:
+            enough &= self.cpus + room.cpus_u[self.node] >= need * job.cpus_per_gpu_u
+        if job.memory_per_gpu_u:
+            enough &= self.memory + room.memory_u[self.node] >= need * job.memory_per_gpu_u
+        return np.flatnonzero(enough)
+
+    def within(self, live: Flags, pair: int) -> list[int]:
+        """Return the live jobs of a pair's node up to and including it."""
+        head = int(self.head[pair])
+        return [int(j) for j in self.job[head : pair + 1][live[head : pair + 1]]]
+
+    def cost_of(self, chosen: Sequence[int]) -> tuple[int, ...]:
+        """Return a price of stopping them all: GPUs by rank, the most important first, then the cost, then who they are."""
+        by_row = [0] * (TIERS * len(self.problem.priorities))
+        for j in chosen:
+            by_row[self.row[j]] += int(self.victims.size[j])
+        return (*by_row, sum(int(self.victims.cost[j]) for j in chosen), *sorted(chosen))
+
+    def met(self, kind: Kind, spread: Spread) -> list[int]:
+        """Return the stopped jobs over which the kind has a right on the nodes of a placement."""
+        return sorted({j for n, _ in spread for j in self.stopped_on.get(n, ()) if kind.rights[j]})
+
+    def serve(self, job: RoundJob, kind: Kind, spread: Spread, chosen: Sequence[int]) -> dict[int, int]:
+        """Book that a job starts over leftovers and the chosen; returns what it takes of the free GPUs by node."""
+        for j in chosen:
+            pairs = self._pairs_of[j]
+            self._alive[pairs] = False
+            self._left[pairs] = self.gpus[pairs]
+            for n, _ in self.problem.jobs[j].spread_now:
+                self.stopped_on.setdefault(n, []).append(j)
+        self.kind_of[job.index] = kind
+        from_free = {}
+        for n, count in spread:
+            still = count
+            for j in self.stopped_on.get(n, ()):
+                if still and kind.rights[j]:
+                    still -= self._draw(j, n, job.index, still)
+            if still:
+                from_free[n] = still
+        self._note(chosen)
+        return from_free
+
+    def _draw(self, victim: int, n: int, taker: int, most: int) -> int:
+        """Take up to `most` GPUs of what a stopped job leaves over on a node; returns how many."""
+        pair = self._pair(victim, n)
+        taken = min(most, int(self._left[pair]))
+        if taken:
+            self._left[pair] -= taken
+            users = self.used.setdefault(victim, {}).setdefault(n, {})
+            users[taker] = users.get(taker, 0) + taken
+        return taken
+
+    def _pair(self, j: int, n: int) -> int:
+        pairs = self._pairs_of[j]
+        return int(pairs[np.searchsorted(self.node[pairs], n)])
+
+    def _note(self, more: Sequence[int]) -> None:
+        """Bring the list of pairs with leftovers up to date."""
+        pairs = np.concatenate([self._leaving, *(self._pairs_of[j] for j in more)])
+        self._leaving = pairs[self._left[pairs] > 0]
+
+    def give_back(self, victim: RoundJob) -> dict[int, int] | None:
+        """Let a stopped job run on if its takers can be served otherwise; returns what they then take of free GPUs by node."""
+        j, from_free = victim.index, dict[int, int]()
+        changes: list[tuple[int, int, int, int]] = []
+        spare: dict[int, int] = {}
+        for n, users in self.used.get(j, {}).items():
+            free = int(self.ledger.gpus[n])
+            for taker, count in users.items():
+                still = count
+                for other in self.stopped_on[n]:
+                    if other == j or not still or not self.kind_of[taker].rights[other]:
+                        continue
+                    pair = self._pair(other, n)
+                    taken = min(still, spare.setdefault(pair, int(self._left[pair])))
+                    if taken:
+                        spare[pair] -= taken
+                        still -= taken
+                        changes.append((other, n, taker, taken))
+                if still > free:
+                    return None
+                free -= still
+                from_free[n] = from_free.get(n, 0) + still
+        for other, n, taker, taken in changes:
+            self._draw(other, n, taker, taken)
+        self.used.pop(j, None)
+        pairs = self._pairs_of[j]
+        self._alive[pairs] = True
+        self._left[pairs] = 0
+        for n, _ in victim.spread_now:
+            self.stopped_on[n].remove(j)
+        self._note(())
+        return from_free

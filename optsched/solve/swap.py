@@ -1,0 +1,214 @@
+"""Ways to start one blocked job by stopping others, the least missed first. Used by the greedy solver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from optsched.rounds.problem import Cut, Flags, Ints, Problem, RoundJob, Spread
+from optsched.rounds.room import room_in_cluster, slice_down, whole_slices
+from optsched.solve.packing import pack
+from optsched.solve.supply import Room, Supply
+
+MAX_NODES = 4
+"""How many nodes are looked at for one job on one node, by victims alone and by victims together."""
+
+MAX_DOMAINS = 3
+"""How many domains are looked at for one gang."""
+
+MAX_PRUNED = 8
+"""How many victims of one job are tried for whether the job can start without them."""
+
+Way = tuple[list[int], Spread]
+"""Whom to stop, and where the job then starts."""
+
+
+def ways(supply: Supply, job: RoundJob, room: Room, live: Flags) -> Iterator[Way]:
+    """Yield ways to start the job over the `live` pairs, (Q,), best first as far as can be told cheaply."""
+    if job.cut is Cut.ONE_NODE:
+        yield from _on_one_node(supply, job, room, live)
+    elif job.cut is Cut.PER_NODE and not job.slices:
+        yield from _on_equal_nodes(supply, job, room, live)
+    else:
+        yield from _anywhere(supply, job, room, live)
+
+
+def _on_one_node(supply: Supply, job: RoundJob, room: Room, live: Flags) -> Iterator[Way]:
+    need = job.minimum
+    allowed = _types_allowed(supply.problem, job)
+    if allowed is not None:
+        live = live & allowed[supply.node]
+    alone = supply.alone_enough(job, room, live, need)
+    tried: list[tuple[tuple[int, ...], list[int], int]] = []
+    if len(alone):
+        spare = supply.gpus[alone] + room.gpus[supply.node[alone]]
+        for q in alone[_least(supply.price[supply.job[alone]], spare)].tolist():
+            tried.append((supply.cost_of([int(supply.job[q])]), [int(supply.job[q])], int(supply.node[q])))
+    together = supply.first_enough(job, room, live, need)
+    if len(together):
+        # The last of a prefix has the most important rank; what the prefix sums to decides among those.
+        sizes = np.where(live, supply.victims.size[supply.job], 0).cumsum()
+        heads = supply.head[together]
+        size = sizes[together] - sizes[heads] + np.where(live[heads], supply.victims.size[supply.job[heads]], 0)
+        for q in together[_least(-supply.row[supply.job[together]], size)].tolist():
+            chosen = _pruned_on_node(supply, job, room, supply.within(live, q), int(supply.node[q]))
+            tried.append((supply.cost_of(chosen), chosen, int(supply.node[q])))
+    tried.sort(key=lambda each: each[0])
+    for _, chosen, n in tried:
+        yield chosen, ((n, need),)
+
+
+def _types_allowed(problem: Problem, job: RoundJob) -> Flags | None:
+    """Return the nodes of a type at which the job has a speed, (N,); None where that is no question."""
+    if all(speed > 0 for speed in job.type_speed):
+        return None
+    found: Flags = np.array(job.type_speed)[problem.nodes.gpu_type] > 0
+    return found
+
+
+def _least(first: Ints, second: Ints) -> Ints:
+    """Return the positions of the least `MAX_NODES` by two keys."""
+    if len(first) > MAX_NODES:
+        worst = np.partition(first, MAX_NODES - 1)[MAX_NODES - 1]
+        near = np.flatnonzero(first <= worst)
+    else:
+        near = np.arange(len(first))
+    best: Ints = near[np.lexsort((near, second[near], first[near]))[:MAX_NODES]]
+    return best
+
+
+def _pruned_on_node(supply: Supply, job: RoundJob, room: Room, chosen: list[int], n: int) -> list[int]:
+    """Leave out who need not stop for the job to start on the node, those missed most first."""
+    need = job.minimum
+    jobs = supply.problem.jobs
+    gives = {j: next(count for node, count in jobs[j].spread_now if node == n) for j in chosen}
+    gpus = int(room.gpus[n]) + sum(gives.values()) - need
+    cpus = int(room.cpus_u[n]) + sum(gives[j] * jobs[j].cpus_per_gpu_u for j in chosen) - need * job.cpus_per_gpu_u
+    memory = int(room.memory_u[n]) + sum(gives[j] * jobs[j].memory_per_gpu_u for j in chosen)
+    memory -= need * job.memory_per_gpu_u
+    for j in sorted(chosen, key=lambda each: (-int(supply.price[each]), -each)):
+        less = gives[j], gives[j] * jobs[j].cpus_per_gpu_u, gives[j] * jobs[j].memory_per_gpu_u
+        fits = gpus >= less[0]
+        fits = fits and (not job.cpus_per_gpu_u or cpus >= less[1])
+        fits = fits and (not job.memory_per_gpu_u or memory >= less[2])
+        if fits and len(chosen) > 1:
+            chosen = [each for each in chosen if each != j]
+            gpus, cpus, memory = gpus - less[0], cpus - less[1], memory - less[2]
+    return chosen
+
+
+def _on_equal_nodes(supply: Supply, job: RoundJob, room: Room, live: Flags) -> Iterator[Way]:
+    """Yield ways for a gang with `unit` GPUs on each of k nodes: the k nodes of a domain that are cheapest to clear."""
+    problem, tree = supply.problem, supply.problem.tree
+    k = job.minimum // job.unit
+    ready = np.flatnonzero(supply.usable(job, room))
+    last = supply.first_enough(job, room, live, job.unit)
+    is_ready = np.zeros(len(room.gpus), dtype=bool)
+    is_ready[ready] = True
+    last = last[~is_ready[supply.node[last]]]
+    # A victim on many nodes is paid by as many of them as the gang can use.
+    share = supply.victims.size / np.minimum(supply.width, k).clip(1)
+    shares = np.where(live, share[supply.job], 0.0)
+    through = shares.cumsum()
+    heads = supply.head[last]
+    paid = through[last] - through[heads] + shares[heads]
+    nodes = np.concatenate([ready, supply.node[last]])
+    rank = np.concatenate([np.full(len(ready), -(1 << 30)), -supply.row[supply.job[last]]])
+    paid = np.concatenate([np.zeros(len(ready)), np.round(paid, 6)])
+    pair = np.concatenate([np.full(len(ready), -1), last])
+    who = np.concatenate([np.full(len(ready), -1), supply.job[last]])
+    group = problem.nodes.gpu_type[nodes]
+    if job.required is not None:
+        group = tree.domain_of[job.required][nodes] * len(problem.gpu_types) + group
+    order = np.lexsort((nodes, who, paid, rank, group))
+    allowed = np.array(job.type_speed)[problem.nodes.gpu_type[nodes[order]]] > 0
+    order = order[allowed & (group[order] >= 0)]
+    firsts = np.flatnonzero(np.diff(group[order], prepend=-1))
+    firsts = firsts[np.diff(firsts, append=len(order)) >= k]
+    if not len(firsts):
+        return
+    sums = np.concatenate([[0.0], paid[order].cumsum()])
+    best = np.lexsort((firsts, np.round(sums[firsts + k] - sums[firsts], 3), rank[order[firsts + k - 1]]))
+    for at in firsts[best[:MAX_DOMAINS]].tolist():
+        chosen = sorted({j for q in pair[order[at : at + k]].tolist() if q >= 0 for j in supply.within(live, q)})
+        alike = group[order[at]]
+        inside = np.zeros(len(room.gpus), dtype=bool)
+        inside[nodes[group == alike]] = True
+        way = _settled(supply, job, room, chosen, inside)
+        if way is not None:
+            yield way
+
+
+def _settled(supply: Supply, job: RoundJob, room: Room, chosen: list[int], inside: Flags) -> Way | None:
+    """Return the way that a choice of victims makes, without those that turn out not to be needed."""
+    for j in sorted(chosen, key=lambda each: -int(supply.price[each]))[:MAX_PRUNED]:
+        fewer = [each for each in chosen if each != j]
+        if fewer and _fits(supply, job, supply.freed(fewer, room), inside):
+            chosen = fewer
+    freed = supply.freed(chosen, room)
+    spread = pack(supply.problem, job, freed.gpus, freed.cpus_u, freed.memory_u, job.minimum, inside)
+    if spread is None:
+        return None
+    used = {n for n, _ in spread}
+    needed = [j for j in chosen if any(n in used for n, _ in supply.problem.jobs[j].spread_now)]
+    return (needed, spread) if needed else None
+
+
+def _fits(supply: Supply, job: RoundJob, room: Room, inside: Flags) -> bool:
+    """Return whether the sums allow the job inside some nodes."""
+    problem, tree = supply.problem, supply.problem.tree
+    usable = np.where(inside, supply.usable(job, room), 0)
+    by_type = [usable]
+    if len(problem.gpu_types) > 1:
+        by_type = [np.where(problem.nodes.gpu_type == y, usable, 0) for y, s in enumerate(job.type_speed) if s > 0]
+    for each in by_type:
+        cut = slice_down(job, tree, each)
+        if job.required is None:
+            most = room_in_cluster(job, tree, cut)
+        else:
+            most = int(whole_slices(job, tree, cut, job.required).max(initial=0))
+        if most >= job.minimum:
+            return True
+    return False
+
+
+def _anywhere(supply: Supply, job: RoundJob, room: Room, live: Flags) -> Iterator[Way]:
+    """Yield ways for any gang: in each promising domain the shortest list of the least missed jobs that makes room."""
+    tree = supply.problem.tree
+    everybody = np.unique(supply.job[live])
+    if not len(everybody):
+        return
+    whole = slice_down(job, tree, supply.usable(job, supply.freed(everybody.tolist(), room)))
+    if job.required is None:
+        domains = [np.ones(len(whole), dtype=bool)] if room_in_cluster(job, tree, whole) >= job.minimum else []
+    else:
+        totals = whole_slices(job, tree, whole, job.required)
+        fitting = np.flatnonzero(totals >= job.minimum)
+        free = tree.sum_per_domain(job.required, np.minimum(room.gpus, whole))
+        order = fitting[np.lexsort((fitting, -free[fitting]))]
+        domains = [tree.domain_of[job.required] == domain for domain in order[:MAX_DOMAINS]]
+    found = []
+    for inside in domains:
+        chosen = _shortest(supply, job, room, live, inside)
+        way = None if chosen is None else _settled(supply, job, room, chosen, inside)
+        if way is not None:
+            found.append((supply.cost_of(way[0]), way))
+    for _, way in sorted(found, key=lambda each: each[0]):
+        yield way
+
+
+def _shortest(supply: Supply, job: RoundJob, room: Room, live: Flags, inside: Flags) -> list[int] | None:
+    """Return the shortest list of the least missed jobs inside some nodes that makes room for the job there."""
+    touching = np.unique(supply.job[live & inside[supply.node]])
+    order = touching[np.lexsort((touching, supply.price[touching]))].tolist()
+    low, high = 1, len(order)
+    if not high:
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        if _fits(supply, job, supply.freed(order[:middle], room), inside):
+            high = middle
+        else:
+            low = middle + 1
+    return [int(j) for j in order[:low]]
