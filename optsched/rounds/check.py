@@ -5,6 +5,7 @@ Each function answers one rule with a list of violations, empty where the rule i
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Mapping
 
@@ -180,6 +181,7 @@ def permitted(problem: Problem, flow: Flow) -> list[str]:
 
 
 Served = Mapping[int, set[int]]
+_NOBODY: frozenset[int] = frozenset()
 
 
 def rights(problem: Problem, flow: Flow, served: Served) -> list[str]:
@@ -189,18 +191,35 @@ def rights(problem: Problem, flow: Flow, served: Served) -> list[str]:
         gives, free = flow.gives.get(n, {}), int(problem.nodes.free[n])
         if sum(takes.values()) <= free:
             continue
-        graph: nx.DiGraph[object] = nx.DiGraph()
-        graph.add_edge("source", "free", capacity=free)
-        for giver, count in gives.items():
-            graph.add_edge("source", ("giver", giver), capacity=count)
-        for taker, count in takes.items():
-            graph.add_edge(("taker", taker), "sink", capacity=count)
-            graph.add_edge("free", ("taker", taker))
-            for giver in served.get(taker, set()) & gives.keys():
-                graph.add_edge(("giver", giver), ("taker", taker))
-        if nx.maximum_flow_value(graph, "source", "sink") < sum(takes.values()):
+        if not _servable(takes, gives, free, served):
             broken.append(f"on {_node(problem, n)} somebody takes from a job over which it has no right")
     return broken
+
+
+MAX_HALL = 4
+"""Up to this many takers on a node every group of them is looked at; for more a flow is computed."""
+
+
+def _servable(takes: Mapping[int, int], gives: Mapping[int, int], free: int, served: Served) -> bool:
+    """Return whether takers can be served from free GPUs and from givers over whom they have a right."""
+    if len(takes) <= MAX_HALL:
+        # Hall's condition: no group of takers asks for more than free GPUs and its givers together have.
+        return all(
+            sum(takes[taker] for taker in group)
+            <= free + sum(gives[g] for g in set().union(*(served.get(taker, _NOBODY) for taker in group)) & gives.keys())
+            for size in range(1, len(takes) + 1)
+            for group in itertools.combinations(takes, size)
+        )
+    graph: nx.DiGraph[object] = nx.DiGraph()
+    graph.add_edge("source", "free", capacity=free)
+    for giver, count in gives.items():
+        graph.add_edge("source", ("giver", giver), capacity=count)
+    for taker, count in takes.items():
+        graph.add_edge(("taker", taker), "sink", capacity=count)
+        graph.add_edge("free", ("taker", taker))
+        for giver in served.get(taker, _NOBODY) & gives.keys():
+            graph.add_edge(("giver", giver), ("taker", taker))
+    return bool(nx.maximum_flow_value(graph, "source", "sink") >= sum(takes.values()))
 
 
 def needed(problem: Problem, flow: Flow, served: Served) -> list[str]:
@@ -249,9 +268,11 @@ def must_pay(problem: Problem, flow: Flow, served: Served) -> list[str]:
     """Rule 15: what stopped jobs lose can be divided among their takers so that none pays more than its start is worth."""
     if problem.profile.max_loss_ratio is None:
         return []
-    graph: nx.DiGraph[object] = nx.DiGraph()
     victims = {j for j, change in flow.changes.items() if change is Change.STOP}
     owed = {giver: problem.jobs[giver].costs.stop for giver in victims}
+    if _paid_in_turn(problem, owed, served):
+        return []
+    graph: nx.DiGraph[object] = nx.DiGraph()
     graph.add_nodes_from(("source", "sink"))
     for giver, cost in owed.items():
         graph.add_edge("source", ("victim", giver), capacity=cost)
@@ -262,6 +283,20 @@ def must_pay(problem: Problem, flow: Flow, served: Served) -> list[str]:
     if nx.maximum_flow_value(graph, "source", "sink") < sum(owed.values()):
         return ["the stopped jobs lose more than their beneficiaries gain"]
     return []
+
+
+def _paid_in_turn(problem: Problem, owed: Mapping[int, int], served: Served) -> bool:
+    """Return whether letting takers pay one after the other, who serves fewest first, covers everything: enough, not needed."""
+    left = {giver: cost for giver, cost in owed.items() if cost}
+    for taker in sorted(served, key=lambda each: (len(served[each]), each)):
+        purse = problem.jobs[taker].pays_gpu_s
+        for giver in sorted(served[taker] & left.keys()):
+            paid = min(purse, left[giver])
+            purse -= paid
+            left[giver] -= paid
+            if not left[giver]:
+                del left[giver]
+    return not left
 
 
 def holds(problem: Problem, flow: Flow) -> list[str]:

@@ -32,7 +32,7 @@ class Params:
 
     preempt: bool = True
     grow: bool = True
-    attempts: int = 1000
+    attempts: int = 4000
 
 
 class GreedySolver:
@@ -133,26 +133,17 @@ class _Greedy:
         kind = self.supply.kind(job, claim)
         shape = self._shape(job)
         wish = (shape, id(kind))
-        if self._too_large.get(wish, UNLIMITED) <= job.minimum or (wish, job.minimum, job.line_team) in self._hopeless:
-            return
-        if not kind.pairs.any():
+        if (wish, job.minimum, job.line_team) in self._hopeless or not kind.any:
             return
         self._attempts += 1
         room = self.supply.room(job, kind)
         if self._start_over_leftovers(job, claim, kind, room):
             return
         live = self.supply.live(kind, self._stoppable_for(job))
-        found = False
         for stopped, spread in ways(self.supply, job, room, live):
-            found = True
             if self._swap(job, claim, kind, spread, [self.problem.jobs[j] for j in stopped]):
                 return
-        if found:
-            self._hopeless.add((wish, job.minimum, job.line_team))
-        elif self._weighted and not self.problem.domain_holds:
-            self._too_large[wish] = job.minimum
-        else:
-            self._hopeless.add((wish, job.minimum, job.line_team))
+        self._hopeless.add((wish, job.minimum, job.line_team))
 
     def _stoppable_for(self, job: RoundJob) -> Flags:
         """Return the running jobs each of which alone could be stopped for the job by price, floor and rank, (F,)."""
@@ -223,9 +214,9 @@ class _Greedy:
         lines, takeable = self.problem.lines, self.problem.takeable
         by_quota = [victim for victim in others if not takeable[victim.index].above_entitlement[0]]
         if by_quota or not claim.inside_entitlement:
-            self.ledger.claims.append((job.claim_team, job.priority, lines.quota[job.claim_team]))
+            self.ledger.claims[job.claim_team, job.priority, lines.quota[job.claim_team]] = None
         if len(by_quota) < len(others) and claim.inside_entitlement:
-            self.ledger.claims.append((job.claim_team, job.priority, lines.entitlement[job.claim_team]))
+            self.ledger.claims[job.claim_team, job.priority, lines.entitlement[job.claim_team]] = None
 
     def _allowed(self, job: RoundJob, gpu_type: int, chosen: Sequence[RoundJob]) -> bool:
         """Return whether limits, claims, the cluster's stop limit and the payment rule allow the swap."""

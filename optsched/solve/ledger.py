@@ -33,7 +33,7 @@ class Ledger:
         self._rows = rows_by_team(problem.lines, self.line.gpus, np.arange(shape[0]), problem.deadline_team)
         self._stale: set[int] = set()
         self.version = [0] * shape[0]
-        self.claims: list[tuple[int, int, tuple[Item, ...]]] = []
+        self.claims: dict[tuple[int, int, tuple[Item, ...]], None] = {}
         self.held = [
             sum(amount_of(problem, problem.jobs[j], problem.jobs[j].spread_now, c.item) for j in c.jobs)
             for c in problem.ceilings

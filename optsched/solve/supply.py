@@ -29,6 +29,7 @@ class Kind:
 
     rights: Flags
     pairs: Flags
+    any: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class Supply:
         found = self._kinds.get(key)
         if found is None:
             rights = self.victims.rights(job, claim, set())
-            found = self._kinds[key] = Kind(rights, rights[self.job])
+            found = self._kinds[key] = Kind(rights, rights[self.job], bool(rights.any()))
         return found
 
     def room(self, job: RoundJob, kind: Kind) -> Room:
