@@ -58,6 +58,41 @@ def rows_by_team(lines: Lines, held: Ints, teams: Ints, deadline_team: int) -> I
     return rows.reshape(count, 2 * TIERS * priorities)
 
 
+def rows_of_one(lines: Lines, held: Ints, team: int, deadline_team: int) -> list[int]:
+    """Return the GPUs of every rank of one team, 8P of them; `held` has shape (2P, Y). `rows_by_team` in plain numbers."""
+    amounts = held.tolist()
+    priorities = len(amounts) // 2
+    rows = [0] * (2 * TIERS * priorities)
+    if team == deadline_team:
+        for key, by_type in enumerate(amounts):
+            part, priority = divmod(key, priorities)
+            rows[part * TIERS * priorities + priority] = sum(by_type)
+        return rows
+    fair = lines.fair_by_type[team].tolist()
+    typed, quota_any = bool(lines.typed[team]), int(lines.quota_any[team])
+    quota = lines.quota_by_type[team].tolist()
+    through, total, guaranteed, entitled = [0] * len(fair), 0, 0, 0
+    for key, by_type in enumerate(amounts):
+        more = sum(by_type)
+        if not more:
+            continue
+        through = [a + b for a, b in zip(through, by_type, strict=True)]
+        total += more
+        if typed:
+            now = sum(map(min, through, quota))
+            within = sum(min(t, q + f) for t, q, f in zip(through, quota, fair, strict=True))
+        else:
+            now = min(total, quota_any)
+            within = min(total, quota_any + sum(map(min, through, fair)))
+        part, priority = divmod(key, priorities)
+        at = (part * TIERS + 1) * priorities + priority
+        rows[at] = now - guaranteed
+        rows[at + priorities] = (within - now) - (entitled - guaranteed)
+        rows[at + 2 * priorities] = more - (within - entitled)
+        guaranteed, entitled = now, within
+    return rows
+
+
 @dataclass(frozen=True, slots=True)
 class Use:
     """What teams use by key: GPUs (T, 2P, Y), CPUs and memory in millionths (T, 2P)."""
@@ -78,16 +113,25 @@ class Use:
 def use_of(problem_shape: tuple[int, int, int], sizes: Iterable[tuple[int, RoundJob, int, int]]) -> Use:
     """Return the use by team and key of jobs given as (team, job, GPUs, GPU type); shape is (T, P, Y)."""
     teams, priorities, types = problem_shape
+    sums: dict[tuple[int, int, int], list[int]] = {}
+    for team, job, count, gpu_type in sizes:
+        minimum = job.minimum
+        key, part, above = job.priority, min(count, minimum), count - minimum
+        while part > 0:
+            known = sums.get((team, key, gpu_type))
+            if known is None:
+                known = sums[team, key, gpu_type] = [0, 0, 0]
+            known[0] += part
+            known[1] += part * job.cpus_per_gpu_u
+            known[2] += part * job.memory_per_gpu_u
+            key, part, above = key + priorities, above, 0
     gpus = np.zeros((teams, 2 * priorities, types), dtype=np.int64)
     cpus = np.zeros((teams, 2 * priorities), dtype=np.int64)
     memory = np.zeros((teams, 2 * priorities), dtype=np.int64)
-    for team, job, count, gpu_type in sizes:
-        minimum = min(count, job.minimum)
-        for key, part in ((job.priority, minimum), (priorities + job.priority, count - minimum)):
-            if part:
-                gpus[team, key, gpu_type] += part
-                cpus[team, key] += part * job.cpus_per_gpu_u
-                memory[team, key] += part * job.memory_per_gpu_u
+    for (team, key, gpu_type), (count, cpu, gb) in sums.items():
+        gpus[team, key, gpu_type] = count
+        cpus[team, key] += cpu
+        memory[team, key] += gb
     return Use(gpus, cpus, memory)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from optsched.rounds.check import amount_of
-from optsched.rounds.line import Use, fits_line, rows_by_team, use_of
+from optsched.rounds.line import TIERS, Use, fits_line, rows_by_team, rows_of_one, use_of
 from optsched.rounds.problem import Hold, Ints, Item, Problem, RoundJob, Spread, What
 from optsched.rounds.score import gpu_type_of, size_of
 
@@ -30,8 +30,7 @@ class Ledger:
         shape = (len(problem.team_names), len(problem.priorities), len(problem.gpu_types))
         self.line = use_of(shape, [(job.line_team, job, job.size_now, y) for job, y in running])
         self.claim = use_of(shape, [(job.claim_team, job, job.size_now, y) for job, y in running])
-        self._rows = rows_by_team(problem.lines, self.line.gpus, np.arange(shape[0]), problem.deadline_team)
-        self._stale: set[int] = set()
+        self._rows: dict[int, list[int]] = {}
         self.version = [0] * shape[0]
         self.claims: dict[tuple[int, int, tuple[Item, ...]], None] = {}
         self.held = [
@@ -157,7 +156,7 @@ class Ledger:
         for team, use in ((job.line_team, self.line), (job.claim_team, self.claim)):
             for spread, sign in ((before, -1), (after, 1)):
                 _add(use, team, job, size_of(spread), gpu_type, sign, len(self.problem.priorities))
-        self._stale.add(job.line_team)
+        self._rows.pop(job.line_team, None)
         self.version[job.line_team] += 1
         for index in self._ceilings_of.get(job.index, ()):
             item = self.problem.ceilings[index].item
@@ -170,33 +169,36 @@ class Ledger:
 
     def rows(self) -> Ints:
         """Return the GPUs of every rank by team as the plan stands, shape (T, 8P)."""
-        return self._rows_of(np.arange(len(self._rows)))
+        teams = np.arange(len(self.problem.team_names))
+        return rows_by_team(self.problem.lines, self.line.gpus, teams, self.problem.deadline_team)
 
     def rows_if(self, starts: RoundJob, size: int, gpu_type: int, victims: Sequence[RoundJob]) -> Ints:
         """Return the change of every rank's GPUs, shape (8P,), if a job starts and others stop."""
-        teams = sorted({starts.line_team, *(victim.line_team for victim in victims)})
-        place = {team: position for position, team in enumerate(teams)}
-        index = np.array(teams)
-        use = Use(self.line.gpus[index].copy(), self.line.cpus[index].copy(), self.line.memory[index].copy())
+        held: dict[int, Ints] = {}
         priorities = len(self.problem.priorities)
-        _add(use, place[starts.line_team], starts, size, gpu_type, 1, priorities)
-        for victim in victims:
-            kind = gpu_type_of(self.problem, victim.spread_now)
-            _add(use, place[victim.line_team], victim, victim.size_now, kind, -1, priorities)
-        rows = rows_by_team(self.problem.lines, use.gpus, index, self.problem.deadline_team)
-        change: Ints = (rows - self._rows_of(index)).sum(axis=0)
+        movers = [(victim, victim.size_now, -1) for victim in victims]
+        for job, count, sign in [(starts, size, 1), *movers]:
+            kind = gpu_type if sign > 0 else gpu_type_of(self.problem, job.spread_now)
+            team = job.line_team
+            if team not in held:
+                held[team] = self.line.gpus[team].copy()
+            minimum = min(count, job.minimum)
+            held[team][job.priority, kind] += sign * minimum
+            held[team][priorities + job.priority, kind] += sign * (count - minimum)
+        lines, deadline = self.problem.lines, self.problem.deadline_team
+        change: Ints = np.zeros(2 * TIERS * priorities, dtype=np.int64)
+        for team, gpus in held.items():
+            then = rows_of_one(lines, gpus, team, deadline)
+            change += np.subtract(then, self._rows_now(team))
         return change
 
-    def _rows_of(self, teams: Ints) -> Ints:
-        """Return the GPUs of every rank for each of some teams as the plan stands."""
-        stale = np.array([team for team in teams.tolist() if team in self._stale], dtype=np.int64)
-        if len(stale):
-            self._rows[stale] = rows_by_team(
-                self.problem.lines, self.line.gpus[stale], stale, self.problem.deadline_team
-            )
-            self._stale.difference_update(stale.tolist())
-        rows: Ints = self._rows[teams]
-        return rows
+    def _rows_now(self, team: int) -> list[int]:
+        """Return the GPUs of every rank of a team as the plan stands, 8P of them."""
+        found = self._rows.get(team)
+        if found is None:
+            found = rows_of_one(self.problem.lines, self.line.gpus[team], team, self.problem.deadline_team)
+            self._rows[team] = found
+        return found
 
 
 def _add(use: Use, team: int, job: RoundJob, size: int, gpu_type: int, sign: int, priorities: int) -> None:

@@ -55,8 +55,6 @@ class Supply:
         self.gpus, self.cpus, self.memory = (
             each[order] for each in (self.victims.pair_gpus, self.victims.pair_cpus, self.victims.pair_memory)
         )
-        firsts = np.flatnonzero(np.diff(self.node, prepend=-1))
-        self.head = np.repeat(firsts, np.diff(firsts, append=len(order)))
         self._alive = np.ones(len(order), dtype=bool)
         self._left = np.zeros(len(order), dtype=np.int64)
         self._leaving: Ints = np.zeros(0, dtype=np.int64)
@@ -108,10 +106,9 @@ class Supply:
         """Return whether stopped jobs leave over anything for jobs of this kind."""
         return bool(len(self._leaving)) and bool(kind.pairs[self._leaving].any())
 
-    def live(self, kind: Kind, among: Flags) -> Flags:
-        """Return the pairs of jobs `among` (F,) some that run and may be stopped for this kind, (Q,)."""
-        found: Flags = kind.pairs & self._alive & among[self.job]
-        return found
+    def live(self, kind: Kind, among: Flags) -> Ints:
+        """Return the pairs of jobs `among` (F,) some that run and may be stopped for this kind, ascending."""
+        return np.flatnonzero(kind.pairs & self._alive & among[self.job])
 
     def freed(self, chosen: Sequence[int], room: Room) -> Room:
         """Return the room once the chosen have stopped too."""
@@ -129,36 +126,38 @@ class Supply:
         """Return the GPUs of the job that each node can take, (N,)."""
         return usable(job, self.problem.nodes, room.gpus, room.cpus_u, room.memory_u)
 
-    def first_enough(self, job: RoundJob, room: Room, live: Flags, need: int) -> Ints:
-        """Return, for each node that could take `need` GPUs, the pair with whose stop (and all before it there) it can."""
-        enough = live & job.nodes[self.node]
+    def first_enough(self, job: RoundJob, room: Room, live: Ints, need: int) -> tuple[Ints, Ints]:
+        """Return, for each node that could take `need` GPUs, which of the `live` pairs are the first there and the last that must stop.
+
+        Both are positions in `live`: with the stop of that last and all before it on the node there is room.
+        """
+        nodes = self.node[live]
+        enough = job.nodes[nodes]
+        firsts = np.flatnonzero(np.diff(nodes, prepend=-1))
+        heads = np.repeat(firsts, np.diff(firsts, append=len(live)))
         for amounts, free, each in (
             (self.gpus, room.gpus, 1),
             (self.cpus, room.cpus_u, job.cpus_per_gpu_u),
             (self.memory, room.memory_u, job.memory_per_gpu_u),
         ):
             if each:
-                given = np.where(live, amounts, 0)
+                given = amounts[live]
                 through = given.cumsum()
-                enough &= through - (through - given)[self.head] + free[self.node] >= need * each
+                enough &= through - (through - given)[heads] + free[nodes] >= need * each
         found = np.flatnonzero(enough)
-        nodes = self.node[found]
-        first: Ints = found[np.flatnonzero(np.diff(nodes, prepend=-1))]
-        return first
+        last: Ints = found[np.flatnonzero(np.diff(nodes[found], prepend=-1))]
+        return heads[last], last
 
-    def alone_enough(self, job: RoundJob, room: Room, live: Flags, need: int) -> Ints:
-        """Return the pairs each of which alone makes room for `need` GPUs on its node."""
-        enough = live & job.nodes[self.node] & (self.gpus + room.gpus[self.node] >= need)
+    def alone_enough(self, job: RoundJob, room: Room, live: Ints, need: int) -> Ints:
+        """Return those of the `live` pairs each of which alone makes room for `need` GPUs on its node."""
+        nodes = self.node[live]
+        enough = job.nodes[nodes] & (self.gpus[live] + room.gpus[nodes] >= need)
         if job.cpus_per_gpu_u:
-            enough &= self.cpus + room.cpus_u[self.node] >= need * job.cpus_per_gpu_u
+            enough &= self.cpus[live] + room.cpus_u[nodes] >= need * job.cpus_per_gpu_u
         if job.memory_per_gpu_u:
-            enough &= self.memory + room.memory_u[self.node] >= need * job.memory_per_gpu_u
-        return np.flatnonzero(enough)
-
-    def within(self, live: Flags, pair: int) -> list[int]:
-        """Return the live jobs of a pair's node up to and including it."""
-        head = int(self.head[pair])
-        return [int(j) for j in self.job[head : pair + 1][live[head : pair + 1]]]
+            enough &= self.memory[live] + room.memory_u[nodes] >= need * job.memory_per_gpu_u
+        found: Ints = live[enough]
+        return found
 
     def cost_of(self, chosen: Sequence[int]) -> tuple[int, ...]:
         """Return a price of stopping them all: GPUs by rank, the most important first, then the cost, then who they are."""

@@ -24,8 +24,8 @@ Way = tuple[list[int], Spread]
 """Whom to stop, and where the job then starts."""
 
 
-def ways(supply: Supply, job: RoundJob, room: Room, live: Flags) -> Iterator[Way]:
-    """Yield ways to start the job over the `live` pairs, (Q,), best first as far as can be told cheaply."""
+def ways(supply: Supply, job: RoundJob, room: Room, live: Ints) -> Iterator[Way]:
+    """Yield ways to start the job over the `live` pairs, best first as far as can be told cheaply."""
     if job.cut is Cut.ONE_NODE:
         yield from _on_one_node(supply, job, room, live)
     elif job.cut is Cut.PER_NODE and not job.slices:
@@ -34,26 +34,28 @@ def ways(supply: Supply, job: RoundJob, room: Room, live: Flags) -> Iterator[Way
         yield from _anywhere(supply, job, room, live)
 
 
-def _on_one_node(supply: Supply, job: RoundJob, room: Room, live: Flags) -> Iterator[Way]:
+def _on_one_node(supply: Supply, job: RoundJob, room: Room, live: Ints) -> Iterator[Way]:
     need = job.minimum
     allowed = _types_allowed(supply.problem, job)
     if allowed is not None:
-        live = live & allowed[supply.node]
+        live = live[allowed[supply.node[live]]]
     alone = supply.alone_enough(job, room, live, need)
     tried: list[tuple[tuple[int, ...], list[int], int]] = []
     if len(alone):
         spare = supply.gpus[alone] + room.gpus[supply.node[alone]]
         for q in alone[_least(supply.price[supply.job[alone]], spare)].tolist():
             tried.append((supply.cost_of([int(supply.job[q])]), [int(supply.job[q])], int(supply.node[q])))
-    together = supply.first_enough(job, room, live, need)
-    if len(together):
+    heads, lasts = supply.first_enough(job, room, live, need)
+    if len(lasts):
         # The last of a prefix has the most important rank; what the prefix sums to decides among those.
-        sizes = np.where(live, supply.victims.size[supply.job], 0).cumsum()
-        heads = supply.head[together]
-        size = sizes[together] - sizes[heads] + np.where(live[heads], supply.victims.size[supply.job[heads]], 0)
-        for q in together[_least(-supply.row[supply.job[together]], size)].tolist():
-            chosen = _pruned_on_node(supply, job, room, supply.within(live, q), int(supply.node[q]))
-            tried.append((supply.cost_of(chosen), chosen, int(supply.node[q])))
+        who = supply.job[live]
+        sizes = supply.victims.size[who]
+        through = sizes.cumsum()
+        size = through[lasts] - through[heads] + sizes[heads]
+        for i in _least(-supply.row[who[lasts]], size).tolist():
+            n = int(supply.node[live[lasts[i]]])
+            chosen = _pruned_on_node(supply, job, room, who[heads[i] : lasts[i] + 1].tolist(), n)
+            tried.append((supply.cost_of(chosen), chosen, n))
     tried.sort(key=lambda each: each[0])
     for _, chosen, n in tried:
         yield chosen, ((n, need),)
@@ -98,26 +100,26 @@ def _pruned_on_node(supply: Supply, job: RoundJob, room: Room, chosen: list[int]
     return chosen
 
 
-def _on_equal_nodes(supply: Supply, job: RoundJob, room: Room, live: Flags) -> Iterator[Way]:
+def _on_equal_nodes(supply: Supply, job: RoundJob, room: Room, live: Ints) -> Iterator[Way]:
     """Yield ways for a gang with `unit` GPUs on each of k nodes: the k nodes of a domain that are cheapest to clear."""
     problem, tree = supply.problem, supply.problem.tree
     k = job.minimum // job.unit
     ready = np.flatnonzero(supply.usable(job, room))
-    last = supply.first_enough(job, room, live, job.unit)
+    heads, lasts = supply.first_enough(job, room, live, job.unit)
     is_ready = np.zeros(len(room.gpus), dtype=bool)
     is_ready[ready] = True
-    last = last[~is_ready[supply.node[last]]]
+    still = ~is_ready[supply.node[live[lasts]]]
+    heads, lasts = heads[still], lasts[still]
     # A victim on many nodes is paid by as many of them as the gang can use.
-    share = supply.victims.size / np.minimum(supply.width, k).clip(1)
-    shares = np.where(live, share[supply.job], 0.0)
+    victim = supply.job[live]
+    shares = supply.victims.size[victim] / np.minimum(supply.width[victim], k)
     through = shares.cumsum()
-    heads = supply.head[last]
-    paid = through[last] - through[heads] + shares[heads]
-    nodes = np.concatenate([ready, supply.node[last]])
-    rank = np.concatenate([np.full(len(ready), -(1 << 30)), -supply.row[supply.job[last]]])
-    paid = np.concatenate([np.zeros(len(ready)), np.round(paid, 6)])
-    pair = np.concatenate([np.full(len(ready), -1), last])
-    who = np.concatenate([np.full(len(ready), -1), supply.job[last]])
+    none = np.full(len(ready), -1)
+    nodes = np.concatenate([ready, supply.node[live[lasts]]])
+    rank = np.concatenate([np.full(len(ready), -(1 << 30)), -supply.row[victim[lasts]]])
+    paid = np.concatenate([np.zeros(len(ready)), np.round(through[lasts] - through[heads] + shares[heads], 6)])
+    first, last = np.concatenate([none, heads]), np.concatenate([none, lasts])
+    who = np.concatenate([none, victim[lasts]])
     group = problem.nodes.gpu_type[nodes]
     if job.required is not None:
         group = tree.domain_of[job.required][nodes] * len(problem.gpu_types) + group
@@ -131,7 +133,8 @@ def _on_equal_nodes(supply: Supply, job: RoundJob, room: Room, live: Flags) -> I
     sums = np.concatenate([[0.0], paid[order].cumsum()])
     best = np.lexsort((firsts, np.round(sums[firsts + k] - sums[firsts], 3), rank[order[firsts + k - 1]]))
     for at in firsts[best[:MAX_DOMAINS]].tolist():
-        chosen = sorted({j for q in pair[order[at : at + k]].tolist() if q >= 0 for j in supply.within(live, q)})
+        taken = [i for i in order[at : at + k].tolist() if last[i] >= 0]
+        chosen = sorted({j for i in taken for j in victim[first[i] : last[i] + 1].tolist()})
         alike = group[order[at]]
         inside = np.zeros(len(room.gpus), dtype=bool)
         inside[nodes[group == alike]] = True
@@ -173,7 +176,7 @@ def _fits(supply: Supply, job: RoundJob, room: Room, inside: Flags) -> bool:
     return False
 
 
-def _anywhere(supply: Supply, job: RoundJob, room: Room, live: Flags) -> Iterator[Way]:
+def _anywhere(supply: Supply, job: RoundJob, room: Room, live: Ints) -> Iterator[Way]:
     """Yield ways for any gang: in each promising domain the shortest list of the least missed jobs that makes room."""
     tree = supply.problem.tree
     everybody = np.unique(supply.job[live])
@@ -198,9 +201,9 @@ def _anywhere(supply: Supply, job: RoundJob, room: Room, live: Flags) -> Iterato
         yield way
 
 
-def _shortest(supply: Supply, job: RoundJob, room: Room, live: Flags, inside: Flags) -> list[int] | None:
+def _shortest(supply: Supply, job: RoundJob, room: Room, live: Ints, inside: Flags) -> list[int] | None:
     """Return the shortest list of the least missed jobs inside some nodes that makes room for the job there."""
-    touching = np.unique(supply.job[live & inside[supply.node]])
+    touching = np.unique(supply.job[live[inside[supply.node[live]]]])
     order = touching[np.lexsort((touching, supply.price[touching]))].tolist()
     low, high = 1, len(order)
     if not high:
