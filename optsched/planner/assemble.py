@@ -84,19 +84,25 @@ def span_name(problem: Problem, spread: Spread) -> str:
     return problem.tree.span_name(problem.tree.span_level(np.array([n for n, _ in spread])))
 
 
-def _beneficiaries(problem: Problem, served: Served, giver: int) -> tuple[JobId, ...]:
-    return _names(problem, [taker for taker, givers in served.items() if giver in givers])
+def _served_from(served: Served) -> dict[int, list[int]]:
+    """Return, for each giver, the takers that it serves."""
+    takers: dict[int, list[int]] = {}
+    for taker, givers in served.items():
+        for giver in givers:
+            takers.setdefault(giver, []).append(taker)
+    return takers
 
 
 def _preemptions(problem: Problem, flow: Flow, served: Served) -> tuple[Preemption, ...]:
     snapshot = problem.snapshot
     median = median_reporting_start(snapshot.jobs)
+    takers = _served_from(served)
     found = []
     for j, change in sorted(flow.changes.items()):
         if change is Change.STOP:
             job = problem.jobs[j]
             cost = stop_cost(job.job, snapshot.now, problem.profile, median)
-            who = _beneficiaries(problem, served, j)
+            who = _names(problem, takers.get(j, ()))
             found.append(Preemption(job.job.id, who, job.costs.stop, cost.lost_work_s, cost.grace_s))
     return tuple(found)
 
@@ -105,13 +111,14 @@ def _moves(
     problem: Problem, flow: Flow, served: Served, indices: Indices, kinds: tuple[Change, ...]
 ) -> tuple[Move, ...]:
     found = []
+    takers = _served_from(served)
     # What shrinks gives its indices back before what grows or starts takes any.
     order = sorted(flow.changes.items(), key=lambda each: (each[1] is not Change.SHRINK, each[0]))
     for j, change in order:
         if change in kinds:
             job = problem.jobs[j]
             placement = indices.place(job, flow.assignment.changed[j])
-            found.append(Move(job.job.id, placement, _beneficiaries(problem, served, j), job.costs.move))
+            found.append(Move(job.job.id, placement, _names(problem, takers.get(j, ())), job.costs.move))
     return tuple(found)
 
 

@@ -4,41 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from optsched.planner.advice import Proof, first_proven, room_advice
+from optsched.planner.aftermath import After, after_plan, alike, fits_in, most_in_one_place, room_for
 from optsched.planner.reservations import Reserved
 from optsched.rounds.assignment import Assignment
-from optsched.rounds.problem import Ceiling, Cut, Flags, Ints, Problem, RoundJob, What
-from optsched.rounds.room import gpus_by_side_resources, room_in_cluster, slice_down, usable, whole_slices
-from optsched.solve.ledger import Ledger
-from optsched.values.cluster import NodeState, ReservationKind
+from optsched.rounds.problem import Ceiling, Cut, Ints, Problem, RoundJob, What
+from optsched.rounds.room import gpus_by_side_resources, slice_down, usable, whole_slices
 from optsched.values.ids import JobId
 from optsched.values.plan import Unblock, UnblockKind, Waiting
-
-
-@dataclass(frozen=True, slots=True)
-class After:
-    """The cluster after a plan, as a waiting job finds it."""
-
-    problem: Problem
-    assignment: Assignment
-    ledger: Ledger
-    before: Ledger
-    reserved: Sequence[Reserved]
-
-
-def after_plan(problem: Problem, reserved: Sequence[Reserved], assignment: Assignment) -> After:
-    """Return the state that a plan leaves."""
-    ledger = Ledger(problem)
-    for j in assignment.stopped:
-        job = problem.jobs[j]
-        ledger.leave(job)
-    for j, spread in assignment.changed.items():
-        ledger.start(problem.jobs[j], spread)
-    return After(problem, assignment, ledger, Ledger(problem), reserved)
 
 
 def explain_waiting(
@@ -59,21 +35,22 @@ def explain_waiting(
     for job in problem.queued:
         if job.index in assignment.changed or only not in (None, job.job.id):
             continue
-        waiting, advice = _explain(after, job, known)
+        proving = proof if len(result) < prove else None
+        waiting, advice = _explain(after, job, known, advise=proving is not None)
         unblock = None
         if waiting.reason == "impossible":
             text = "change the request: no node or domain can hold it as written"
             unblock = Unblock(UnblockKind.NEVER, str(job.job.id), None, text)
-        elif proof is not None and len(result) < prove:
-            unblock = first_proven(problem, job, advice, proof)
+        elif proving is not None:
+            unblock = first_proven(problem, job, advice, proving)
         result.append(Waiting(waiting.job, waiting.reason, waiting.detail, unblock))
     return tuple(result)
 
 
 def _explain(
-    after: After, job: RoundJob, known: dict[tuple[object, ...], tuple[str, str]]
+    after: After, job: RoundJob, known: dict[tuple[object, ...], tuple[str, str]], *, advise: bool
 ) -> tuple[Waiting, list[Unblock]]:
-    """Return why one job waits, and advice to be proven, the mildest first."""
+    """Return why one job waits, and advice to be proven, the mildest first (about room only if asked to `advise`)."""
     problem, name = after.problem, job.job.id
     if not job.can_ever_run:
         return Waiting(name, "impossible", _why_impossible(problem, job)), []
@@ -81,38 +58,11 @@ def _explain(
         found = explain(after, job)
         if found is not None:
             return found
-    return _no_room(after, job, known)
+    return _no_room(after, job, known, advise=advise)
 
 
 def _type(job: RoundJob) -> int:
     return next((y for y, speed in enumerate(job.type_speed) if speed > 0), 0)
-
-
-def _room(after: After, job: RoundJob, ledger: Ledger, *, held: bool = False, nodes: Flags | None = None) -> Ints:
-    """Return the GPUs of the job that each node could take, holds taken off if `held`, shape (N,)."""
-    problem = after.problem
-    gpus = ledger.free_for(job) if held else ledger.gpus
-    room = usable(job, problem.nodes, gpus, ledger.cpus_u, ledger.memory_u, nodes)
-    return slice_down(job, problem.tree, room)
-
-
-def _fits(problem: Problem, job: RoundJob, room: Ints) -> bool:
-    return _most(problem, job, room) >= job.minimum
-
-
-def _most(problem: Problem, job: RoundJob, room: Ints) -> int:
-    """Return the most GPUs that the job could have in one place that suits it."""
-    if job.cut is Cut.ONE_NODE:
-        return int(room.max(initial=0))
-    best = 0
-    for gpu_type, speed in enumerate(job.type_speed):
-        if speed > 0:
-            typed = np.where(problem.nodes.gpu_type == gpu_type, room, 0)
-            if job.required is None:
-                best = max(best, room_in_cluster(job, problem.tree, typed))
-            else:
-                best = max(best, int(whole_slices(job, problem.tree, typed, job.required).max(initial=0)))
-    return best
 
 
 def _why_impossible(problem: Problem, job: RoundJob) -> str:
@@ -190,9 +140,9 @@ def _ceiling(after: After, job: RoundJob, ceiling: Ceiling, index: int) -> tuple
 def _held(after: After, job: RoundJob) -> Found | None:
     """Explain a job that would have fitted in what was free, were it not kept for a reservation or a grant."""
     problem, name = after.problem, job.job.id
-    if not _fits(problem, job, _room(after, job, after.before)):
+    if not (problem.holds or problem.domain_holds):
         return None
-    if _fits(problem, job, _room(after, job, after.before, held=True)):
+    if not fits_in(after, job, after.before) or fits_in(after, job, after.before, held=True):
         return None
     advice: list[Unblock] = []
     holds = after.ledger.holds_on(job)
@@ -223,8 +173,8 @@ def _held(after: After, job: RoundJob) -> Found | None:
 
 def _kept_off(after: After, job: RoundJob) -> Found | None:
     """Explain a job that fits in what the plan leaves free."""
-    problem, name = after.problem, job.job.id
-    if not _fits(problem, job, _room(after, job, after.ledger, held=True)):
+    name = job.job.id
+    if not fits_in(after, job, after.ledger, held=True):
         return None
     if after.assignment.stopped:
         detail = "it fits in what stopped jobs leave over, which comes free in the next round"
@@ -235,15 +185,12 @@ def _kept_off(after: After, job: RoundJob) -> Found | None:
 
 def _windows(after: After, job: RoundJob) -> Found | None:
     """Explain a job that a maintenance window keeps off room that is free."""
-    problem, now = after.problem, after.problem.snapshot.now
-    open_nodes = job.lawful & problem.nodes.taking
-    if _fits(problem, job, _room(after, job, after.before)):
+    now = after.problem.snapshot.now
+    if not after.windows:
         return None
-    if not _fits(problem, job, _room(after, job, after.before, nodes=open_nodes)):
+    if fits_in(after, job, after.before) or not fits_in(after, job, after.before, opened=True):
         return None
-    for window in sorted(problem.snapshot.reservations, key=lambda each: each.start_at):
-        if window.kind is not ReservationKind.MAINTENANCE or window.end_at <= now:
-            continue
+    for window in after.windows:
         nodes = ", ".join(window.nodes[:3]) + (" …" if len(window.nodes) > 3 else "")
         if window.start_at <= now:
             detail = f"{window.id} keeps {nodes} until {window.end_at:g}"
@@ -261,27 +208,18 @@ def _windows(after: After, job: RoundJob) -> Found | None:
     return None
 
 
-def _no_room(after: After, job: RoundJob, known: dict[tuple[object, ...], tuple[str, str]]) -> Found:
+def _no_room(after: After, job: RoundJob, known: dict[tuple[object, ...], tuple[str, str]], *, advise: bool) -> Found:
     """Explain a job that nothing free suits: how many domains miss by what, and the nearest miss."""
     problem = after.problem
-    shape = (
-        job.cut,
-        job.unit,
-        job.minimum,
-        id(job.nodes),
-        job.required,
-        job.slices,
-        job.cpus_per_gpu_u,
-        job.memory_per_gpu_u,
-    )
+    shape = alike(job)
     if shape not in known:
-        known[shape] = _count_misses(after, job, _room(after, job, after.ledger))
+        known[shape] = _count_misses(after, job, room_for(after, job, after.ledger))
     counts, nearest = known[shape]
     reserved = _reserved(after, job)
     detail = f"{counts}; {nearest}"
     if reserved is not None and reserved.start_at is not None:
         detail += f"; it can start at {reserved.start_at:g} by the estimates of what runs"
-    advice = room_advice(after.problem, after.ledger, job)
+    advice = room_advice(after.problem, after.ledger, job) if advise else []
     if reserved is not None and reserved.start_at is not None and reserved.start_at > problem.snapshot.now:
         text = f"wait: by the estimates of what runs it can start at {reserved.start_at:g}"
         advice.append(Unblock(UnblockKind.WAIT_UNTIL, str(job.job.id), reserved.start_at, text))
@@ -310,7 +248,7 @@ def _count_misses(after: After, job: RoundJob, room: Ints) -> tuple[str, str]:
     listed = ", ".join(f"{count} {why}" for why, count in reasons.most_common() if count)
     if listed:
         counts += f" (nodes: {listed})"
-    most = _most(problem, job, room)
+    most = most_in_one_place(problem, job, room)
     if job.cut is Cut.ONE_NODE:
         # Too little for the cut is still the nearest miss.
         ledger = after.ledger
@@ -324,7 +262,6 @@ def _reasons(after: After, job: RoundJob) -> Counter[str]:
     problem, nodes, ledger = after.problem, after.problem.nodes, after.ledger
     need = job.unit if job.cut in (Cut.PER_NODE, Cut.PER_TASK) else (job.minimum if job.cut is Cut.ONE_NODE else 1)
     lawful = job.lawful
-    states = np.array([node.state is not NodeState.UP for node in problem.snapshot.cluster.nodes], dtype=bool)
     free = ledger.gpus
     left = np.ones(len(free), dtype=bool)
     counts: Counter[str] = Counter()
@@ -332,7 +269,7 @@ def _reasons(after: After, job: RoundJob) -> Counter[str]:
     for why, bad in (
         ("of another GPU type", ~type_ok),
         ("excluded by its selector or position", ~lawful),
-        ("cordoned, draining or down", states),
+        ("cordoned, draining or down", after.closed),
         ("kept for a window or spare", ~job.nodes),
         ("too small", nodes.capacity < need),
         ("full", free == 0),

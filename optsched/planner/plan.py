@@ -62,11 +62,16 @@ def solve_round(
     started = clock.monotonic_s()
     progress("reading the round", 0.0)
     problem = build_problem(snapshot, tree)
-    problem, reserved = reserve(problem, greedy(_nothing_due(problem)))
+    eased = _nothing_due(problem)
+    first = greedy(eased)
+    base = first if eased is problem else None
+    problem, reserved = reserve(problem, first)
+    if base is not None and any(not hold.binds.isdisjoint(base.changed) for hold in problem.holds):
+        base = None
     budget_s = snapshot.profile.budget_s if options.budget_s is None else options.budget_s
     left = max(0.0, budget_s - (clock.monotonic_s() - started)) if budget_s > 0 else 0.0
     budget = Budget(left, options.deterministic_s, options.seed)
-    answer = climb(problem, options.solver, budget, clock, progress)
+    answer = climb(problem, options.solver, budget, clock, progress, base)
     return Solved(problem, reserved, answer, clock.monotonic_s() - started)
 
 

@@ -206,7 +206,8 @@ def _servable(takes: Mapping[int, int], gives: Mapping[int, int], free: int, ser
         # Hall's condition: no group of takers asks for more than free GPUs and its givers together have.
         return all(
             sum(takes[taker] for taker in group)
-            <= free + sum(gives[g] for g in set().union(*(served.get(taker, _NOBODY) for taker in group)) & gives.keys())
+            <= free
+            + sum(gives[g] for g in set().union(*(served.get(taker, _NOBODY) for taker in group)) & gives.keys())
             for size in range(1, len(takes) + 1)
             for group in itertools.combinations(takes, size)
         )

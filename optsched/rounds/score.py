@@ -95,9 +95,7 @@ def loss_at(problem: Problem, job: RoundJob, size: int, span: int, gpu_type: int
     return size * round(problem.horizon_s * (1.0 - speed))
 
 
-def scatter_loss(
-    problem: Problem, job: RoundJob, size: int, nodes: np.ndarray[tuple[int], np.dtype[np.int64]]
-) -> int:
+def scatter_loss(problem: Problem, job: RoundJob, size: int, nodes: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int:
     """Return the price of using more domains of the preferred level than could be."""
     if job.preferred is None:
         return 0

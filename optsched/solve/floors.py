@@ -75,9 +75,7 @@ class Floors:
             self._reclaimed.remove(victim.index)
             self._count(victim, -1)
             before = self._lost[victim.claim_team]
-            self._lost[victim.claim_team] = [
-                old - new for old, new in zip(before, self._amounts(victim), strict=True)
-            ]
+            self._lost[victim.claim_team] = [old - new for old, new in zip(before, self._amounts(victim), strict=True)]
 
     def _amounts(self, victim: RoundJob) -> list[int]:
         """Return what the job holds of each resource that its team's quota names."""

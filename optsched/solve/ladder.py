@@ -55,10 +55,14 @@ def climb(
     budget: Budget,
     clock: Clock,
     progress: Callable[[str, float], None] = lambda stage, fraction: None,
+    base: Assignment | None = None,
 ) -> Answer:
-    """Return the best checked plan within the budget. Never worse than greedy, never an invalid plan."""
+    """Return the best checked plan within the budget. Never worse than greedy, never an invalid plan.
+
+    `base` is a greedy plan that is known already and, if the checker agrees, stands in for greedy's own.
+    """
     progress("greedy plan", 0.0)
-    base, source, why = _base(problem)
+    base, source, why = _base(problem, base)
     base_score = score(problem, base)
     answer = Answer(base, base_score, Result(base), source, why)
     solver = _solver(problem, choice)
@@ -84,10 +88,12 @@ def climb(
     return Answer(base, base_score, kept, source, "the search found nothing better within the budget")
 
 
-def _base(problem: Problem) -> tuple[Assignment, Source, str]:
+def _base(problem: Problem, known: Assignment | None = None) -> tuple[Assignment, Source, str]:
     """Return the greedy plan, or the plan that changes nothing if the checker refuses it or it is no better."""
-    assignment = greedy(problem)
+    assignment = greedy(problem) if known is None else known
     broken = check(problem, assignment)
+    if broken and known is not None:
+        return _base(problem)
     if broken:
         return NO_CHANGE, Source.NO_CHANGE, f"the checker refused the greedy plan: {broken[0]}"
     mode = problem.profile.priority_mode

@@ -97,59 +97,73 @@ def _tightest(tree: Tree, candidates: Ints, free: Ints) -> Ints:
 def _spread(job: RoundJob, tree: Tree, nodes: Nodes, room: Ints, free: Ints, size: int, level: int) -> Spread | None:
     """Spread `size` GPUs over the nodes with room, domain by domain of each narrower level; None if a cut does not come out."""
     taken: list[tuple[int, int]] = []
-    if not _descend(job, tree, nodes, room, free, size, level + 1, taken):
+    if not _descend(job, tree, nodes, room, free, np.flatnonzero(room), size, level + 1, taken):
         return None
     return tuple(sorted(taken))
 
 
 def _descend(
-    job: RoundJob, tree: Tree, nodes: Nodes, room: Ints, free: Ints, size: int, level: int, taken: list[tuple[int, int]]
+    job: RoundJob,
+    tree: Tree,
+    nodes: Nodes,
+    room: Ints,
+    free: Ints,
+    members: Ints,
+    size: int,
+    level: int,
+    taken: list[tuple[int, int]],
 ) -> bool:
+    """Take `size` GPUs from the nodes in `members`, all with room, that lie in one domain of the level above."""
     if level >= tree.node_level:
-        return _onto_nodes(job, nodes, room, free, size, taken)
-    totals = whole_slices(job, tree, room, level)
-    outside = np.where(tree.domain_of[level] < 0, room, 0)
-    loose = int(outside.sum())
-    if len(totals) <= 1 and not loose:
-        return _descend(job, tree, nodes, room, free, size, level + 1, taken)
+        return _onto_nodes(job, room, free, members, size, taken)
+    domain_of = tree.domain_of[level][members]
+    inside = domain_of >= 0
+    outside = members[~inside]
+    loose = int(room[outside].sum())
+    present, which = np.unique(domain_of[inside], return_inverse=True)
+    if len(present) <= 1 and not len(outside) and not job.slices:
+        return _descend(job, tree, nodes, room, free, members, size, level + 1, taken)
+    within = members[inside]
+    if job.slices:
+        alone = np.zeros(len(room), dtype=np.int64)
+        alone[members] = room[members]
+        totals = whole_slices(job, tree, alone, level)[present]
+    else:
+        totals = np.bincount(which, room[within], len(present)).astype(np.int64)
     left = size
-    totals = totals.copy()
     while left > 0 and totals.any():
         enough = np.flatnonzero(totals >= left)
-        domain = int(enough[np.argmin(totals[enough])]) if len(enough) else int(np.argmax(totals))
-        part = min(left, int(totals[domain]))
-        inside = np.where(tree.domain_of[level] == domain, room, 0)
-        if not _descend(job, tree, nodes, inside, free, part, level + 1, taken):
+        at = int(enough[np.argmin(totals[enough])]) if len(enough) else int(np.argmax(totals))
+        part = min(left, int(totals[at]))
+        if not _descend(job, tree, nodes, room, free, within[which == at], part, level + 1, taken):
             return False
-        totals[domain] = 0
+        totals[at] = 0
         left -= part
-    return left == 0 or (left <= loose and _onto_nodes(job, nodes, outside, free, left, taken))
+    return left == 0 or (left <= loose and _onto_nodes(job, room, free, outside, left, taken))
 
 
-def _onto_nodes(job: RoundJob, nodes: Nodes, room: Ints, free: Ints, size: int, taken: list[tuple[int, int]]) -> bool:
+def _onto_nodes(job: RoundJob, room: Ints, free: Ints, members: Ints, size: int, taken: list[tuple[int, int]]) -> bool:
     """Take `size` GPUs from nodes of one domain: the fullest nodes first for equal units, the fewest nodes for tasks."""
-    found = np.flatnonzero(room)
     if job.cut is Cut.PER_NODE:
         count = size // job.unit
-        if len(found) < count:
+        if len(members) < count:
             return False
-        chosen = found[np.argsort(free[found], kind="stable")[:count]]
-        taken.extend((int(n), job.unit) for n in chosen)
+        chosen = members[np.argsort(free[members], kind="stable")[:count]]
+        taken.extend((n, job.unit) for n in chosen.tolist())
         return True
     left = size
-    amounts = {int(n): int(room[n]) for n in found}
-    while left > 0 and amounts:
-        enough = [n for n, amount in amounts.items() if amount >= left]
-        if job.cut is Cut.WHOLE_NODES:
-            fitting = [n for n, amount in amounts.items() if amount <= left]
-            if not fitting:
-                return False
-            n = min(fitting, key=lambda each: (-amounts[each], each))
-        elif enough:
-            n = min(enough, key=lambda each: (amounts[each], int(free[each]), each))
-        else:
-            n = max(amounts, key=lambda each: (amounts[each], -each))
-        part = min(left, amounts.pop(n))
-        taken.append((n, part))
-        left -= part
+    ordered = members[np.lexsort((members, -room[members]))].tolist()
+    amounts = room[ordered].tolist()
+    for at, (n, amount) in enumerate(zip(ordered, amounts, strict=True)):
+        if left == 0:
+            break
+        if amount > left and job.cut is Cut.WHOLE_NODES:
+            continue
+        if amount >= left and job.cut is not Cut.WHOLE_NODES:
+            # The tightest node that takes all that is left.
+            rest = [(size, int(free[m]), m) for m, size in zip(ordered[at:], amounts[at:], strict=True) if size >= left]
+            taken.append((min(rest)[2], left))
+            return True
+        taken.append((n, amount))
+        left -= amount
     return left == 0
