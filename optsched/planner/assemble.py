@@ -146,7 +146,7 @@ def run_value(problem: Problem, score: Score) -> float:
 def _round_info(problem: Problem, answer: Answer) -> RoundInfo:
     score, result = answer.score, answer.result
     ranks = _ranks(problem, score, result.row_bounds)
-    gap_gpus = _gap_gpus(score, result.row_bounds)
+    gap_gpus = _gap_gpus(problem, score, result.row_bounds)
     return RoundInfo(
         source=answer.source,
         status=Status.OPTIMAL if result.proven else Status.FEASIBLE,
@@ -176,11 +176,16 @@ def _ranks(problem: Problem, score: Score, bounds: Sequence[int | None]) -> tupl
     return tuple(ranks)
 
 
-def _gap_gpus(score: Score, bounds: Sequence[int | None]) -> int | None:
-    """Return the GPUs that all ranks together leave open; None while any rank's bound is unknown."""
+def _gap_gpus(problem: Problem, score: Score, bounds: Sequence[int | None]) -> int | None:
+    """Return the GPUs that all ranks together leave open; None while any rank's bound is unknown.
+
+    The ranks from the first open one on can in all gain no more than the GPUs that the closed ones leave.
+    """
     if not bounds or any(bound is None for bound in bounds):
         return None
-    return sum((bound or 0) - gpus for bound, gpus in zip(bounds, score.rows, strict=True))
+    gaps = [(bound or 0) - gpus for bound, gpus in zip(bounds, score.rows, strict=True)]
+    first_open = next((row for row, gap in enumerate(gaps) if gap), len(gaps))
+    return min(sum(gaps), max(0, problem.healthy_gpus - sum(score.rows[:first_open])))
 
 
 def _gap(problem: Problem, answer: Answer, gap_gpus: int | None) -> float | None:
