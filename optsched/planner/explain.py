@@ -9,6 +9,7 @@ import numpy as np
 
 from optsched.planner.advice import Proof, first_proven, room_advice
 from optsched.planner.aftermath import After, after_plan, alike, fits_in, most_in_one_place, room_for
+from optsched.planner.instants import instant_text, span_text
 from optsched.planner.reservations import Reserved
 from optsched.rounds.assignment import Assignment
 from optsched.rounds.problem import Ceiling, Cut, Ints, Problem, RoundJob, What
@@ -104,7 +105,7 @@ def _ceilings(after: After, job: RoundJob) -> Found | None:
     reason, detail, advice = _ceiling(after, job, after.problem.ceilings[index], index)
     reserved = _reserved(after, job)
     if reserved is not None and reserved.start_at is not None:
-        detail += f"; by the estimates of what runs it can start at {reserved.start_at:g}"
+        detail += f"; by the estimates of what runs it can start {instant_text(reserved.start_at, after.problem.snapshot.now)}"
     return Waiting(job.job.id, reason, detail), advice
 
 
@@ -154,17 +155,19 @@ def _held(after: After, job: RoundJob) -> Found | None:
     who = ", ".join(hold.name for hold in holds[:3])
     starts = [each.start_at for each in after.reserved if any(hold.unless == each.job.index for hold in holds)]
     known = [start for start in starts if start is not None]
-    when = f", which starts at {min(known):g} by the estimates of what runs" if known else ""
+    when = (
+        f", which starts {instant_text(min(known), problem.snapshot.now)} by the estimates of what runs"
+        if known
+        else ""
+    )
     if job.job.estimated_runtime_s is None:
         detail = f"room is kept for {who}{when}; it has no estimated run time, so it cannot be shown to end before that"
     else:
-        detail = (
-            f"room is kept for {who}{when}; it would still run then (its estimate is {job.job.estimated_runtime_s:g} s)"
-        )
+        detail = f"room is kept for {who}{when}; it would still run then (its estimate is {span_text(job.job.estimated_runtime_s)})"
     if known and min(known) > problem.snapshot.now + 1:
         seconds = float(int(min(known) - problem.snapshot.now))
         field = f"jobs.{name}.estimated_runtime_s"
-        text = f"state an estimated run time of at most {seconds:g} s, if that is true"
+        text = f"state an estimated run time of at most {span_text(seconds)}, if that is true"
         advice.append(Unblock(UnblockKind.SET_FIELD, field, seconds, text))
     if not job.job.preemptible and problem.profile.backfill_preemptible:
         advice.append(Unblock(UnblockKind.SET_FIELD, f"jobs.{name}.preemptible", "true", "make it preemptible"))
@@ -193,17 +196,17 @@ def _windows(after: After, job: RoundJob) -> Found | None:
     for window in after.windows:
         nodes = ", ".join(window.nodes[:3]) + (" …" if len(window.nodes) > 3 else "")
         if window.start_at <= now:
-            detail = f"{window.id} keeps {nodes} until {window.end_at:g}"
+            detail = f"{window.id} keeps {nodes}, and ends {instant_text(window.end_at, now)}"
             advice = [Unblock(UnblockKind.WAIT_UNTIL, str(window.id), window.end_at, f"wait until {window.id} ends")]
             return Waiting(job.job.id, "maintenance", detail), advice
         if job.job.estimated_runtime_s is None:
             why = "it has no estimated run time, so it cannot be shown to end"
         else:
-            why = f"it would still run (its estimate is {job.job.estimated_runtime_s:g} s)"
-        detail = f"{why} at {window.start_at:g}, when reservation {window.id} begins on {nodes}"
+            why = f"it would still run (its estimate is {span_text(job.job.estimated_runtime_s)})"
+        detail = f"{why} when reservation {window.id} begins on {nodes}, {instant_text(window.start_at, now)}"
         seconds = float(int(window.start_at - now))
         field = f"jobs.{job.job.id}.estimated_runtime_s"
-        text = f"state an estimated run time of at most {seconds:g} s, if that is true"
+        text = f"state an estimated run time of at most {span_text(seconds)}, if that is true"
         return Waiting(job.job.id, "maintenance", detail), [Unblock(UnblockKind.SET_FIELD, field, seconds, text)]
     return None
 
@@ -218,10 +221,14 @@ def _no_room(after: After, job: RoundJob, known: dict[tuple[object, ...], tuple[
     reserved = _reserved(after, job)
     detail = f"{counts}; {nearest}"
     if reserved is not None and reserved.start_at is not None:
-        detail += f"; it can start at {reserved.start_at:g} by the estimates of what runs"
+        detail += (
+            f"; it can start {instant_text(reserved.start_at, problem.snapshot.now)} by the estimates of what runs"
+        )
     advice = room_advice(after.problem, after.ledger, job) if advise else []
     if reserved is not None and reserved.start_at is not None and reserved.start_at > problem.snapshot.now:
-        text = f"wait: by the estimates of what runs it can start at {reserved.start_at:g}"
+        text = (
+            f"wait: by the estimates of what runs it can start {instant_text(reserved.start_at, problem.snapshot.now)}"
+        )
         advice.append(Unblock(UnblockKind.WAIT_UNTIL, str(job.job.id), reserved.start_at, text))
     reason = "no_domain_fits" if job.required is not None else "no_room"
     return Waiting(job.job.id, reason, detail), advice
@@ -260,7 +267,9 @@ def _count_misses(after: After, job: RoundJob, room: Ints) -> tuple[str, str]:
 def _reasons(after: After, job: RoundJob) -> Counter[str]:
     """Return, over all nodes, the first reason why each cannot take part of the job."""
     problem, nodes, ledger = after.problem, after.problem.nodes, after.ledger
-    need = job.unit if job.cut in (Cut.PER_NODE, Cut.PER_TASK) else (job.minimum if job.cut is Cut.ONE_NODE else 1)
+    need: Ints | int = job.minimum if job.cut is Cut.ONE_NODE else job.unit
+    if job.cut is Cut.WHOLE_NODES:
+        need = nodes.capacity
     lawful = job.lawful
     free = ledger.gpus
     left = np.ones(len(free), dtype=bool)

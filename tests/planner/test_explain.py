@@ -122,7 +122,7 @@ def test_room_that_is_held_for_a_gang():
     gang = job("gang").rank("P1").gang(16).per_node(8)
     waiting = why(snapshot(nodes("a b", 8), held, gang, job("q").rank("P4").rigid().gang(4)))
     assert waiting.reason == "held"
-    assert "kept for gang, which starts at 1000" in waiting.detail
+    assert "kept for gang, which starts in 16 min 40 s (at 1000)" in waiting.detail
     assert (waiting.unblock.kind, waiting.unblock.target) == (UnblockKind.SET_FIELD, "jobs.q.estimated_runtime_s")
     assert waiting.unblock.value == 1000
 
@@ -153,7 +153,7 @@ def test_a_job_that_is_not_worth_a_preemption_is_told_when_it_can_start():
     """The running work of its own priority ends at 800 by its estimate."""
     held = job("v").rank("P1").running(a=8, b=8).runs_for(3600 + 800).per_node(8)
     waiting = why(snapshot(nodes("a b", 8), held, job("q").rank("P1").gang(16).per_node(8)))
-    assert "it can start at 800" in waiting.detail
+    assert "it can start in 13 min 20 s (at 800)" in waiting.detail
 
 
 def test_every_waiting_job_is_explained_in_queue_order():
