@@ -242,7 +242,7 @@ class _Line:
     fair: list[int]
 
     def tier(self, through: list[int], gpu_type: int) -> int:
-        """Return the tier of the team's last GPU of a type, with `through` GPUs of each type (Y,) up to and including it."""
+        """Return the tier of the team's last GPU of a type, with `through` (Y,) GPUs by type up to and including it."""
         fair = self.fair
         if self.typed:
             mine, quota = through[gpu_type], self.quota_by_type[gpu_type]

@@ -138,7 +138,7 @@ class JobBuilder:
         return Cut.WHOLE_NODES, commonest
 
     def _capacities(self, lawful: Flags) -> tuple[int, int]:
-        """Return the largest and the commonest GPUs per node of some nodes, without those that have none; 0 where there are none."""
+        """Return the largest and the commonest GPUs per node of some nodes, those without any left out; 0 if none."""
         found = self._capacity.get(id(lawful))
         if found is None:
             capacity = self.nodes.capacity[lawful]
@@ -148,7 +148,7 @@ class JobBuilder:
         return found
 
     def wanted(self, job: Job) -> tuple[int, int]:
-        """Return (GPU type, GPUs) that a queued job asks of healthy nodes: its fastest type that could run it, 0 GPUs if none."""
+        """Return (GPU type, GPUs) that a queued job asks of healthy nodes: its fastest type that fits; 0 GPUs if none."""
         found = self._wanted.get(id(job))
         if found is None:
             found = self._wanted[id(job)] = self._wants(job)

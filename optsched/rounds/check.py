@@ -139,7 +139,7 @@ def amount_of(problem: Problem, job: RoundJob, spread: Spread, item: Item) -> in
     """Return how much of one named resource a job holds at a placement."""
     if not spread:
         return 0
-    size = size_of(spread)
+    size = job.size_now if spread is job.spread_now else size_of(spread)
     if item.what is What.GPUS:
         return size if item.gpu_type in (None, gpu_type_of(problem, spread)) else 0
     return size * (job.cpus_per_gpu_u if item.what is What.CPUS else job.memory_per_gpu_u)
@@ -287,7 +287,7 @@ def must_pay(problem: Problem, flow: Flow, served: Served) -> list[str]:
 
 
 def _paid_in_turn(problem: Problem, owed: Mapping[int, int], served: Served) -> bool:
-    """Return whether letting takers pay one after the other, who serves fewest first, covers everything: enough, not needed."""
+    """Return whether everything is paid if takers pay one after the other: sufficient, not necessary."""
     left = {giver: cost for giver, cost in owed.items() if cost}
     for taker in sorted(served, key=lambda each: (len(served[each]), each)):
         purse = problem.jobs[taker].pays_gpu_s

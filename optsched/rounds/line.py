@@ -59,7 +59,7 @@ def rows_by_team(lines: Lines, held: Ints, teams: Ints, deadline_team: int) -> I
 
 
 def rows_of_one(lines: Lines, held: Ints, team: int, deadline_team: int) -> list[int]:
-    """Return the GPUs of every rank of one team, 8P of them; `held` has shape (2P, Y). `rows_by_team` in plain numbers."""
+    """Return the GPUs of each of the 8P ranks of one team, `held` of shape (2P, Y): `rows_by_team` in plain numbers."""
     amounts = held.tolist()
     priorities = len(amounts) // 2
     rows = [0] * (2 * TIERS * priorities)

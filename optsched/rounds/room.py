@@ -62,8 +62,24 @@ def usable(job: Shape, nodes: Nodes, gpus: Ints, cpus_u: Ints, memory_u: Ints, m
 
     `mask` stands in for the nodes that the job may use.
     """
+    fixed = _fixed(job)
+    if fixed:
+        # One size only per node: comparisons, no divisions.
+        fits = (gpus >= fixed) & (job.nodes if mask is None else mask)
+        if job.cpus_per_gpu_u:
+            fits &= cpus_u >= fixed * job.cpus_per_gpu_u
+        if job.memory_per_gpu_u:
+            fits &= memory_u >= fixed * job.memory_per_gpu_u
+        return np.where(fits, fixed, 0)
     per_node = np.minimum(gpus, gpus_by_side_resources(job, cpus_u, memory_u))
     return cut_down(job, np.where(job.nodes if mask is None else mask, per_node, 0), nodes.capacity)
+
+
+def _fixed(job: Shape) -> int:
+    """Return the only number of GPUs that the job may have on a node, 0 where there are several."""
+    if job.cut is Cut.PER_NODE:
+        return job.unit
+    return job.minimum if job.cut is Cut.ONE_NODE and job.minimum == job.maximum else 0
 
 
 def slice_down(job: Shape, tree: Tree, room: Ints) -> Ints:

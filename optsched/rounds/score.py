@@ -73,7 +73,7 @@ def placement_loss(problem: Problem, job: RoundJob, spread: Spread) -> int:
 
 
 def placement_losses(problem: Problem, jobs: Sequence[RoundJob]) -> tuple[int, ...]:
-    """Return the placement loss of each running job where it is, in whole GPU-seconds: `placement_loss` of many at once."""
+    """Return the placement loss of each running job where it is: `placement_loss` of many at once."""
     placed = [job for job in jobs if job.spread_now]
     counts = np.array([len(job.spread_now) for job in placed], dtype=np.int64)
     nodes = np.array([n for job in placed for n, _ in job.spread_now], dtype=np.int64)
@@ -99,7 +99,7 @@ def scatter_loss(problem: Problem, job: RoundJob, size: int, nodes: np.ndarray[t
     """Return the price of using more domains of the preferred level than could be."""
     if job.preferred is None:
         return 0
-    domains = problem.tree.domain_of[job.preferred][nodes].tolist()
+    domains: list[int] = problem.tree.domain_of[job.preferred][nodes].tolist()
     count = len({domain for domain in domains if domain >= 0}) + sum(domain < 0 for domain in domains)
     return scatter_price(problem, job, size) * max(0, count - job.preferred_fewest)
 
@@ -118,7 +118,8 @@ def use_after(problem: Problem, assignment: Assignment, by_line: bool) -> Use:
             after = assignment.after(job)
             if after:
                 team = job.line_team if by_line else job.claim_team
-                yield team, job, size_of(after), gpu_type_of(problem, after)
+                size = job.size_now if after is job.spread_now else size_of(after)
+                yield team, job, size, gpu_type_of(problem, after)
 
     return use_of(shape, sizes())
 

@@ -12,7 +12,7 @@ from optsched.rounds.score import gpu_type_of
 
 
 class Floors:
-    """Counts, by team and resource that its quota names, what stopped jobs gave up where another team had a right over them."""
+    """Counts, by team and resource that its quota names, what other teams took from stopped jobs."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -52,7 +52,7 @@ class Floors:
         self._free[victim.index] = sign > 0
 
     def take(self, victims: Iterable[RoundJob]) -> bool:
-        """Book that other teams take from these jobs, each counted once; False, and nothing booked, if a floor would break."""
+        """Book that other teams take from these jobs, each once; False, and nothing booked, if a floor would break."""
         fresh = {victim.index: victim for victim in victims if victim.index not in self._reclaimed}
         lost = dict[int, list[int]]()
         for victim in fresh.values():

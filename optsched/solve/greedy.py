@@ -1,4 +1,4 @@
-"""The greedy solver: the queue in order, best fit, then the least missed victims, then growth. Always valid, in milliseconds.
+"""The greedy solver: the queue in order, best fit, then the least missed victims, then growth. Always valid and fast.
 
 It is the fallback of every round, the hint of every search, and what they are measured against.
 """
@@ -126,7 +126,7 @@ class _Greedy:
         return known or self.supply.kind(taker, claim_of(self.problem, taker, taker.minimum, self.ledger.claim))
 
     def _start_over_victims(self, job: RoundJob) -> None:
-        """Start the job over what stopped jobs leave over, else stop those least missed, if the plan is the better for it."""
+        """Start the job in what stopped jobs leave over, else stop those least missed, if that is worth it."""
         if self._attempts >= self.params.attempts or self._blocked_anyway(job):
             return
         claim = self._claim(job)
@@ -178,10 +178,9 @@ class _Greedy:
         return True
 
     def _shape(self, job: RoundJob) -> tuple[object, ...]:
-        """Return what but its size decides where the job fits: of two alike, the larger cannot fit where the smaller could not."""
+        """Return what but its size decides where the job fits: if a smaller one of the same shape does not fit, it cannot."""
         side = (job.cpus_per_gpu_u, job.memory_per_gpu_u)
         holds = tuple(hold.name for hold in self.ledger.holds_on(job)) if self.problem.holds else ()
-        # Sizes that are no multiple of one another may differ in more than size.
         return (job.cut, job.unit, id(job.nodes), job.type_speed, job.required, job.slices, *side, holds)
 
     def _blocked_anyway(self, job: RoundJob) -> bool:

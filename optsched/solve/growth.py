@@ -58,7 +58,7 @@ def _grow_one(problem: Problem, ledger: Ledger, job: RoundJob) -> None:
 
 
 def _beside(problem: Problem, ledger: Ledger, job: RoundJob, present: Spread) -> Ints:
-    """Return the GPUs per node by which the job could grow where it may, (N,): of its type, inside its domain, cut kept."""
+    """Return the GPUs per node by which the job could grow, (N,): of its type, inside its domain, cut kept."""
     tree = problem.tree
     gpus = np.where(problem.nodes.gpu_type == gpu_type_of(problem, present), ledger.free_for(job), 0)
     if job.required is not None:

@@ -126,7 +126,7 @@ class Ledger:
     def start_over(
         self, job: RoundJob, spread: Spread, victims: Sequence[RoundJob], from_free: Mapping[int, int]
     ) -> None:
-        """Book a start in place of victims; `from_free` are the GPUs by node that it takes of what is free for anybody."""
+        """Book a start in place of victims; `from_free`: the GPUs by node that it takes of what anybody may have."""
         for victim in victims:
             self.stopped.add(victim.index)
             self._count(victim, victim.spread_now, ())

@@ -79,19 +79,19 @@ def _one_node(job: RoundJob, tree: Tree, room: Ints, free: Ints, size: int | Non
     fitting = np.flatnonzero(room >= want)
     if not want or not len(fitting):
         return None
-    n = int(fitting[_tightest(tree, fitting, free)[0]])
-    return ((n, want),)
+    return ((_tightest(tree, fitting, free), want),)
 
 
-def _tightest(tree: Tree, candidates: Ints, free: Ints) -> Ints:
-    """Return the order of candidates by what is free on the node, then in the domains around it, narrowest first."""
-    keys = [free[candidates]]
-    if tree.node_level and tree.domain_count(tree.node_level - 1):
-        around = tree.node_level - 1
+def _tightest(tree: Tree, candidates: Ints, free: Ints) -> int:
+    """Return the candidate with least free on the node, then in the domain around it, then the first."""
+    there = free[candidates]
+    ties = candidates[there == there.min()]
+    around = tree.node_level - 1
+    if len(ties) > 1 and around >= 0 and tree.domain_count(around):
+        domain = tree.domain_of[around][ties]
         totals = tree.sum_per_domain(around, free)
-        domain = tree.domain_of[around][candidates]
-        keys.append(np.where(domain >= 0, totals[domain], 0))
-    return np.lexsort(keys[::-1])
+        return int(ties[np.argmin(np.where(domain >= 0, totals[domain], 0))])
+    return int(ties[0])
 
 
 def _spread(job: RoundJob, tree: Tree, nodes: Nodes, room: Ints, free: Ints, size: int, level: int) -> Spread | None:

@@ -1,7 +1,7 @@
 """What running jobs hold, node by node, and what stopped ones leave over: the greedy solver's account of force.
 
-Index letter q: one pair of a running job and a node that it holds GPUs on, 0..Q-1, sorted by node, and on a node by how little
-the job's stop would be missed. Arrays over pairs have shape (Q,), those over nodes (N,), those over running jobs (F,).
+Index letter q: one pair of a running job and a node that it holds GPUs on, 0..Q-1, sorted by node, and on a node by how
+little the job's stop would be missed. Arrays over pairs have shape (Q,), those over nodes (N,), those over running jobs (F,).
 """
 
 from __future__ import annotations
@@ -41,6 +41,13 @@ class Room:
     memory_u: Ints
 
 
+def firsts_of(values: Ints) -> Ints:
+    """Return the positions at which runs of equal values begin."""
+    begins = np.ones(len(values), dtype=bool)
+    begins[1:] = values[1:] != values[:-1]
+    return np.flatnonzero(begins)
+
+
 class Supply:
     """Who may be stopped for whom at what price, and what those already stopped leave over, and for whom."""
 
@@ -68,7 +75,7 @@ class Supply:
         self.width = np.bincount(self.job, minlength=problem.first_queued)
 
     def _rows(self, rows: Ints) -> Ints:
-        """Return the rank that each running job's stop would cost first, (F,): the last of its team and priority; `rows` (T, 8P)."""
+        """Return the rank that each running job's stop would cost, (F,): the last one of its team and priority."""
         running, priorities = self.problem.running, len(self.problem.priorities)
         low = rows.reshape(len(rows), 2, TIERS, priorities)[:, 0]
         last = TIERS - 1 - np.argmax(low[:, ::-1] > 0, axis=1)
@@ -127,13 +134,13 @@ class Supply:
         return usable(job, self.problem.nodes, room.gpus, room.cpus_u, room.memory_u)
 
     def first_enough(self, job: RoundJob, room: Room, live: Ints, need: int) -> tuple[Ints, Ints]:
-        """Return, for each node that could take `need` GPUs, which of the `live` pairs are the first there and the last that must stop.
+        """Return, for each node that could take `need` GPUs, the first `live` pair there and the last that must stop.
 
         Both are positions in `live`: with the stop of that last and all before it on the node there is room.
         """
         nodes = self.node[live]
         enough = job.nodes[nodes]
-        firsts = np.flatnonzero(np.diff(nodes, prepend=-1))
+        firsts = firsts_of(nodes)
         heads = np.repeat(firsts, np.diff(firsts, append=len(live)))
         for amounts, free, each in (
             (self.gpus, room.gpus, 1),
@@ -145,7 +152,7 @@ class Supply:
                 through = given.cumsum()
                 enough &= through - (through - given)[heads] + free[nodes] >= need * each
         found = np.flatnonzero(enough)
-        last: Ints = found[np.flatnonzero(np.diff(nodes[found], prepend=-1))]
+        last: Ints = found[firsts_of(nodes[found])]
         return heads[last], last
 
     def alone_enough(self, job: RoundJob, room: Room, live: Ints, need: int) -> Ints:
@@ -160,7 +167,7 @@ class Supply:
         return found
 
     def cost_of(self, chosen: Sequence[int]) -> tuple[int, ...]:
-        """Return a price of stopping them all: GPUs by rank, the most important first, then the cost, then who they are."""
+        """Return a price of stopping them all: GPUs by rank, the most important first, then cost and who they are."""
         by_row = [0] * (TIERS * len(self.problem.priorities))
         for j in chosen:
             by_row[self.row[j]] += int(self.victims.size[j])
@@ -210,7 +217,7 @@ class Supply:
         self._leaving = pairs[self._left[pairs] > 0]
 
     def give_back(self, victim: RoundJob) -> dict[int, int] | None:
-        """Let a stopped job run on if its takers can be served otherwise; returns what they then take of free GPUs by node."""
+        """Let a stopped job run on if its takers can be served otherwise; returns what they take of free GPUs instead."""
         j, from_free = victim.index, dict[int, int]()
         changes: list[tuple[int, int, int, int]] = []
         spare: dict[int, int] = {}

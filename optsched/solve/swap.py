@@ -9,7 +9,7 @@ import numpy as np
 from optsched.rounds.problem import Cut, Flags, Ints, Problem, RoundJob, Spread
 from optsched.rounds.room import room_in_cluster, slice_down, whole_slices
 from optsched.solve.packing import pack
-from optsched.solve.supply import Room, Supply
+from optsched.solve.supply import Room, Supply, firsts_of
 
 MAX_NODES = 4
 """How many nodes are looked at for one job on one node, by victims alone and by victims together."""
@@ -126,7 +126,7 @@ def _on_equal_nodes(supply: Supply, job: RoundJob, room: Room, live: Ints) -> It
     order = np.lexsort((nodes, who, paid, rank, group))
     allowed = np.array(job.type_speed)[problem.nodes.gpu_type[nodes[order]]] > 0
     order = order[allowed & (group[order] >= 0)]
-    firsts = np.flatnonzero(np.diff(group[order], prepend=-1))
+    firsts = firsts_of(group[order])
     firsts = firsts[np.diff(firsts, append=len(order)) >= k]
     if not len(firsts):
         return
