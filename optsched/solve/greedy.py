@@ -5,6 +5,7 @@ It is the fallback of every round, the hint of every search, and what they are m
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,10 +29,14 @@ from optsched.values.profile import PriorityMode
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """What the greedy solver may do; `attempts` bounds how many blocked jobs look for victims."""
+    """What the greedy solver may do; `attempts` bounds how many blocked jobs look for victims.
+
+    `leftovers`: what stopped jobs leave over goes to others, and who is not needed runs on.
+    """
 
     preempt: bool = True
     grow: bool = True
+    leftovers: bool = True
     attempts: int = 4000
 
 
@@ -49,8 +54,14 @@ class GreedySolver:
 def greedy(problem: Problem, params: Params = Params()) -> Assignment:
     """Return a valid assignment, at worst without preemption."""
     assignment = _Greedy(problem, params).run()
-    if assignment.stopped and check(problem, assignment):
-        assignment = _Greedy(problem, Params(preempt=False, grow=params.grow)).run()
+    # A pass looks ahead only so far: what a later start did to an earlier one shows at the end.
+    for fewer in (
+        dataclasses.replace(params, leftovers=False, grow=False),
+        dataclasses.replace(params, preempt=False),
+    ):
+        if not assignment.stopped or not check(problem, assignment):
+            break
+        assignment = _Greedy(problem, fewer).run()
     return assignment
 
 
@@ -72,7 +83,8 @@ class _Greedy:
         for job in self.problem.queued:
             if job.can_ever_run and not self._start_in_free_room(job) and self.params.preempt:
                 self._start_over_victims(job)
-        self._run_on()
+        if self.params.leftovers:
+            self._run_on()
         if self.params.grow:
             grow(self.problem, self.ledger)
         return Assignment(dict(self.ledger.changed), frozenset(self.ledger.stopped))
@@ -157,7 +169,7 @@ class _Greedy:
 
     def _start_over_leftovers(self, job: RoundJob, claim: Claim, kind: Kind, room: Room) -> bool:
         """Start the job in what is free and what stopped jobs leave over for it, if it fits there."""
-        if not self.supply.leaves(kind):
+        if not self.params.leftovers or not self.supply.leaves(kind):
             return False
         spread = pack(self.problem, job, room.gpus, room.cpus_u, room.memory_u, job.minimum)
         return spread is not None and self._swap(job, claim, kind, spread, [])
