@@ -86,7 +86,7 @@ class ExactModel:
         for goal, most in zip(goals, ceiling, strict=False):
             if not isinstance(goal, int):
                 model.add(goal <= most)
-        results = stages.maximize_in_order(goals, problem.healthy_gpus, RANK_SHARE)
+        results = stages.maximize_in_order(goals, most_gpus(problem), RANK_SHARE)
         bounds: list[int | None] = [result.bound for result in results]
         if len(results) < len(goals):
             return self._unfinished(hint, stages, bounds, spent)
@@ -153,6 +153,11 @@ class ExactModel:
             proven=result.optimal,
             deterministic_s=spent.deterministic_s,
         )
+
+
+def most_gpus(problem: Problem) -> int:
+    """Return the most GPUs that can run after any plan: what is booked beyond what nodes have may go on."""
+    return sum(job.size_now for job in problem.running) + int(problem.nodes.free.sum())
 
 
 def stage_rows(problem: Problem) -> list[int]:

@@ -42,7 +42,7 @@ MOST_NODE_LITERALS = 30_000
 class CoarseModel:
     """The relaxation of a round over cells; see the module's text for why it is one."""
 
-    def __init__(self, problem: Problem, scope: Scope | None = None) -> None:
+    def __init__(self, problem: Problem, scope: Scope | None = None, *, payment: bool = True) -> None:
         self.problem = problem
         self.cells: Cells = choose_cells(problem)
         self.model = CpModel()
@@ -64,7 +64,8 @@ class CoarseModel:
         add_ceilings(problem, self.decisions, self.claims)
         add_stop_limit(problem, self.decisions)
         _Rights(self).add()
-        self._add_payment()
+        if payment:
+            self._add_payment()
         order_equal_jobs(problem, self.decisions)
         self.ladder = objective.add_ladder(problem, self.decisions, self.claims)
         self.bill = self._bill()
@@ -567,29 +568,28 @@ class CoarseModel:
         return job.size_now if job.cut is Cut.ONE_NODE else self.piece(job)
 
     def _add_balance(self) -> None:
-        """By GPU type: what starts and grows, less what stops and shrinks, fits in what is free."""
+        """By GPU type and in all: what starts and grows, less what stops and shrinks, fits in what is free."""
         problem = self.problem
-        for y in range(len(problem.gpu_types)):
-            here = (problem.nodes.gpu_type == y) & problem.nodes.taking
-            parts: list[Linear] = []
-            for gang in self.decisions.starts.values():
-                if list(gang.types) == [y]:
-                    parts.append(gang.size)
-                elif y in gang.types:
-                    parts.append(gang.job.minimum * gang.types[y])
+        for y in (None, *range(len(problem.gpu_types))) if len(problem.gpu_types) > 1 else (None,):
+            here = problem.nodes.taking & True if y is None else problem.nodes.taking & (problem.nodes.gpu_type == y)
+            parts = [self._of_type(gang, y) for gang in self.decisions.starts.values()]
             for j, stop in self.decisions.stops.items():
-                job = problem.jobs[j]
-                freed = sum(count for n, count in job.spread_now if here[n])
-                if freed:
-                    parts.append(-freed * stop)
+                parts.append(-sum(count for n, count in problem.jobs[j].spread_now if here[n]) * stop)
             for j in self.decisions.resizes:
-                job = problem.jobs[j]
-                if gpu_type_of(problem, job.spread_now) == y:
+                if y is None or gpu_type_of(problem, problem.jobs[j].spread_now) == y:
                     parts.append(self.gained[j])
                     parts += [-given for n, given in self._shrunk[j].items() if here[n]]
-            if parts:
-                # A job on a closed node that moves takes room without leaving any.
-                self.model.add(total(parts) <= int(problem.nodes.free[here].sum()) + self.left_by_type_changes(y))
+            # A job on a closed node that moves takes room without leaving any.
+            left = 0 if y is None else self.left_by_type_changes(y)
+            wanted = total([part for part in parts if not isinstance(part, int)])
+            if not isinstance(wanted, int):
+                self.model.add(wanted <= int(problem.nodes.free[here].sum()) + left)
+
+    def _of_type(self, gang: Gang, y: int | None) -> Linear:
+        """Return the GPUs of one type (None: of any) that a gang takes at least."""
+        if y is None or list(gang.types) == [y]:
+            return gang.size
+        return gang.job.minimum * gang.types[y] if y in gang.types else 0
 
     def left_by_type_changes(self, y: int) -> Linear:
         """Return what jobs that move to another GPU type leave of type y on nodes that take work, less what they take of it."""
