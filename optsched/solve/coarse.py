@@ -147,7 +147,10 @@ def _fine(problem: Problem, choice: Choice, hint: Assignment, spent: Spent) -> A
     part = Spent(share, spent.clock)
     model = ExactModel(problem, choice.scope)
     model.hint(NO_CHANGE)
-    result = model.solve_strict(NO_CHANGE, part, (*choice.goals, *([] if choice.tie is None else [choice.tie])))
+    ceiling = (*choice.goals, *([] if choice.tie is None else [choice.tie]))
+    if _reached(problem, score(problem, NO_CHANGE)) > list(choice.goals):
+        ceiling = ()  # The coarse search was cut short before it found as much as runs now.
+    result = model.solve_strict(NO_CHANGE, part, ceiling)
     spent.deterministic_s += part.deterministic_s
     return result.assignment
 
@@ -158,8 +161,7 @@ def _bounded(problem: Problem, scope: Scope, plan: Assignment, choice: Choice | 
     Where the plan does all that the coarse plan did, the coarse bounds are the answer; else what is left is bounded anew.
     """
     worth = score(problem, plan)
-    priorities = len(problem.priorities)
-    reached = [through(worth.rows, row, priorities) for row in stage_rows(problem)]
+    reached = _reached(problem, worth)
     tie_closed: bool
     bill_bound: int
     if choice is not None and reached == list(choice.goals) and choice.tie == tie_value(problem, worth):
@@ -167,7 +169,7 @@ def _bounded(problem: Problem, scope: Scope, plan: Assignment, choice: Choice | 
         bill_bound, tie_closed = choice.bill_bound, choice.tie_closed
     else:
         bounds, bill_bound, tie_closed = _bound_anew(problem, scope, worth, choice, spent)
-    row_bounds = per_row(problem, plan, bounds, priorities)
+    row_bounds = per_row(problem, plan, bounds, len(problem.priorities))
     closed = all(bound == gpus for bound, gpus in zip(row_bounds, worth.rows, strict=True))
     return Result(
         assignment=plan,
@@ -183,7 +185,7 @@ def _bound_anew(
 ) -> tuple[list[int | None], int, bool]:
     """Return bounds on the stages' sums and on the bill for plans no worse than the plan at every rank above, and whether the tie is closed."""
     priorities = len(problem.priorities)
-    reached = [through(worth.rows, row, priorities) for row in stage_rows(problem)]
+    reached = _reached(problem, worth)
     coarse = CoarseModel(problem, scope)
     stages = Stages(coarse.model, spent)
     bounds: list[int | None] = []
@@ -205,6 +207,11 @@ def _bound_anew(
         if tie_closed and not isinstance(goal, int):
             coarse.model.add(goal >= tie)
     return bounds, max(0, stages.minimize(coarse.bill, 1.0).bound), tie_closed
+
+
+def _reached(problem: Problem, worth: Score) -> list[int]:
+    """Return the stages' sums of a score."""
+    return [through(worth.rows, row, len(problem.priorities)) for row in stage_rows(problem)]
 
 
 def tie_value(problem: Problem, worth: Score) -> int:
