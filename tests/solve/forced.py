@@ -71,7 +71,9 @@ def allowed_by(coarse: CoarseModel, plan: Assignment) -> bool:
             model.add(gang.size == size_of(plan.after(gang.job)))
     worth = score(problem, plan)
     for row in stage_rows(problem):
-        model.add(coarse.ladder.stage(row, len(problem.priorities)) - through(worth.rows, row, len(problem.priorities)) >= 0)
+        model.add(
+            coarse.ladder.stage(row, len(problem.priorities)) - through(worth.rows, row, len(problem.priorities)) >= 0
+        )
     model.add(objective.tie(problem, decisions) - tie_value(problem, worth) == 0)
     model.add(coarse.bill - worth.costs.total <= 0)
     model.add(objective.worth(problem, decisions, coarse.ladder, coarse.bill) - worth.weighted >= 0)
@@ -98,6 +100,3 @@ def beaten(problem: Problem, result: Result, other: Score) -> str:
     if (mine.stay_gpus, mine.age) == (other.stay_gpus, other.age) and result.bill_bound is not None:
         return f"bill {other.costs.total} < {result.bill_bound}" if other.costs.total < result.bill_bound else ""
     return ""
-
-
-

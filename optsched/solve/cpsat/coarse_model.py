@@ -159,7 +159,9 @@ class CoarseModel:
                 while step <= job.maximum:
                     sums |= sums << step & within
                     step *= 2
-            self._capacities[key] = [c for c in known if any(size >= c and sums >> (size - c) & 1 for size in job.sizes)]
+            self._capacities[key] = [
+                c for c in known if any(size >= c and sums >> (size - c) & 1 for size in job.sizes)
+            ]
         return self._capacities[key]
 
     def _size(self, job: RoundJob, active: IntVar) -> tuple[Linear, IntVar | None]:
