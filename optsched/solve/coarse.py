@@ -17,7 +17,7 @@ from optsched.solve.cpsat import objective
 from optsched.solve.cpsat.coarse_model import CoarseModel
 from optsched.solve.cpsat.decisions import Scope, full_scope
 from optsched.solve.cpsat.stages import Stages, cannot
-from optsched.solve.exact import ExactModel, per_row, stage_rows, through
+from optsched.solve.exact import ExactModel, most_gpus, per_row, stage_rows, through
 from optsched.solve.result import Budget, Result, Spent
 from optsched.values.profile import PriorityMode
 
@@ -45,6 +45,7 @@ class Choice:
     goals: tuple[int, ...]
     bounds: tuple[int, ...]
     tie: int | None
+    tie_closed: bool
     bill_bound: int
 
 
@@ -82,7 +83,8 @@ def _without_hopeless(problem: Problem, scope: Scope, budget: Budget) -> Scope:
     ]
     if not large:
         return scope
-    alone = CoarseModel(problem, dataclasses.replace(scope, starts=frozenset(large)))
+    # Alone it would have to pay for its victims alone: without the payment rule the question is the wider one.
+    alone = CoarseModel(problem, dataclasses.replace(scope, starts=frozenset(large)), payment=False)
     starts = {j: gang.active for j, gang in alone.decisions.starts.items()}
     hopeless = {j for j in large if j not in starts or cannot(alone.model, j, starts, budget)}
     return dataclasses.replace(scope, starts=scope.starts - hopeless)
@@ -101,7 +103,7 @@ def _choose(problem: Problem, coarse: CoarseModel, spent: Spent) -> Choice | Non
     stages = Stages(coarse.model, Spent(share, spent.clock))
     priorities = len(problem.priorities)
     goals = [coarse.ladder.stage(row, priorities) for row in stage_rows(problem)]
-    most = problem.healthy_gpus
+    most = most_gpus(problem)
     results = stages.maximize_in_order(goals, most, RANK_SHARE)
     if stages.solution is None:
         return None
@@ -117,6 +119,7 @@ def _choose(problem: Problem, coarse: CoarseModel, spent: Spent) -> Choice | Non
         goals=tuple(result.value for result in results if result.value is not None),
         bounds=tuple(result.bound for result in results if result.value is not None),
         tie=tie.value,
+        tie_closed=tie.optimal,
         bill_bound=max(0, bill.bound),
     )
 
@@ -144,7 +147,10 @@ def _fine(problem: Problem, choice: Choice, hint: Assignment, spent: Spent) -> A
     part = Spent(share, spent.clock)
     model = ExactModel(problem, choice.scope)
     model.hint(NO_CHANGE)
-    result = model.solve_strict(NO_CHANGE, part, (*choice.goals, *([] if choice.tie is None else [choice.tie])))
+    ceiling = (*choice.goals, *([] if choice.tie is None else [choice.tie]))
+    if _reached(problem, score(problem, NO_CHANGE)) > list(choice.goals):
+        ceiling = ()  # The coarse search was cut short before it found as much as runs now.
+    result = model.solve_strict(NO_CHANGE, part, ceiling)
     spent.deterministic_s += part.deterministic_s
     return result.assignment
 
@@ -155,30 +161,31 @@ def _bounded(problem: Problem, scope: Scope, plan: Assignment, choice: Choice | 
     Where the plan does all that the coarse plan did, the coarse bounds are the answer; else what is left is bounded anew.
     """
     worth = score(problem, plan)
-    priorities = len(problem.priorities)
-    reached = [through(worth.rows, row, priorities) for row in stage_rows(problem)]
-    bill_bound: int | None
+    reached = _reached(problem, worth)
+    tie_closed: bool
+    bill_bound: int
     if choice is not None and reached == list(choice.goals) and choice.tie == tie_value(problem, worth):
         bounds: list[int | None] = list(choice.bounds)
-        bill_bound = choice.bill_bound
+        bill_bound, tie_closed = choice.bill_bound, choice.tie_closed
     else:
-        bounds, bill_bound = _bound_anew(problem, scope, reached, choice, spent)
-    row_bounds = per_row(problem, plan, bounds, priorities)
+        bounds, bill_bound, tie_closed = _bound_anew(problem, scope, worth, choice, spent)
+    row_bounds = per_row(problem, plan, bounds, len(problem.priorities))
     closed = all(bound == gpus for bound, gpus in zip(row_bounds, worth.rows, strict=True))
     return Result(
         assignment=plan,
         row_bounds=row_bounds,
         bill_bound=bill_bound,
-        proven=closed and bill_bound is not None and bill_bound >= worth.costs.total,
+        proven=closed and tie_closed and bill_bound is not None and bill_bound >= worth.costs.total,
         deterministic_s=spent.deterministic_s,
     )
 
 
 def _bound_anew(
-    problem: Problem, scope: Scope, reached: Sequence[int], choice: Choice | None, spent: Spent
-) -> tuple[list[int | None], int | None]:
-    """Return bounds on the stages' sums, and on the bill, for plans that are no worse than the plan at every rank above."""
+    problem: Problem, scope: Scope, worth: Score, choice: Choice | None, spent: Spent
+) -> tuple[list[int | None], int, bool]:
+    """Return bounds on the stages' sums and on the bill for plans no worse than the plan at every rank above, and whether the tie is closed."""
     priorities = len(problem.priorities)
+    reached = _reached(problem, worth)
     coarse = CoarseModel(problem, scope)
     stages = Stages(coarse.model, spent)
     bounds: list[int | None] = []
@@ -193,7 +200,18 @@ def _bound_anew(
         bounds.append(bound if bound < UNLIMITED else None)
         if not isinstance(goal, int):
             coarse.model.add(goal >= reached[position])
-    return bounds, max(0, stages.minimize(coarse.bill, 1.0).bound)
+    tie_closed = False
+    if bounds == reached:
+        tie, goal = tie_value(problem, worth), objective.tie(problem, coarse.decisions)
+        tie_closed = stages.maximize(goal, RANK_SHARE).bound == tie
+        if tie_closed and not isinstance(goal, int):
+            coarse.model.add(goal >= tie)
+    return bounds, max(0, stages.minimize(coarse.bill, 1.0).bound), tie_closed
+
+
+def _reached(problem: Problem, worth: Score) -> list[int]:
+    """Return the stages' sums of a score."""
+    return [through(worth.rows, row, len(problem.priorities)) for row in stage_rows(problem)]
 
 
 def tie_value(problem: Problem, worth: Score) -> int:

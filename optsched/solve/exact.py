@@ -83,14 +83,13 @@ class ExactModel:
         problem, model = self.problem, self.model
         stages = Stages(model, spent)
         goals = [self.ladder.stage(row, len(problem.priorities)) for row in stage_rows(problem)]
-        for goal, most in zip(goals, ceiling, strict=False):
-            if not isinstance(goal, int):
-                model.add(goal <= most)
-        results = stages.maximize_in_order(goals, problem.healthy_gpus, RANK_SHARE)
+        results = stages.maximize_in_order(goals, most_gpus(problem), RANK_SHARE, ceiling)
         bounds: list[int | None] = [result.bound for result in results]
         if len(results) < len(goals):
             return self._unfinished(hint, stages, bounds, spent)
-        return self._finish(hint, spent, stages, bounds, ceiling, open_rank=not all(each.optimal for each in results))
+        met = [result.value for result in results] == list(ceiling[: len(goals)])
+        tie_most = ceiling[len(goals)] if met and len(ceiling) > len(goals) else None
+        return self._finish(hint, spent, stages, bounds, tie_most, open_rank=not all(each.optimal for each in results))
 
     def _unfinished(self, hint: Assignment, stages: Stages, bounds: list[int | None], spent: Spent) -> Result:
         """Return the best found when time ran out before all ranks were searched; the hint where nothing was."""
@@ -109,7 +108,7 @@ class ExactModel:
         spent: Spent,
         stages: Stages,
         bounds: list[int | None],
-        ceiling: Sequence[int],
+        tie_most: int | None,
         *,
         open_rank: bool,
     ) -> Result:
@@ -117,9 +116,7 @@ class ExactModel:
         problem, model = self.problem, self.model
         priorities = len(problem.priorities)
         tie_goal = objective.tie(problem, self.decisions)
-        known = len(stage_rows(problem))
-        most = ceiling[known] if len(ceiling) > known and not open_rank else None
-        tie = stages.maximize(tie_goal, RANK_SHARE, most)
+        tie = stages.maximize(tie_goal, RANK_SHARE, tie_most)
         if tie.value is None:
             return self._unfinished(hint, stages, bounds, spent)
         if not isinstance(tie_goal, int):
@@ -153,6 +150,11 @@ class ExactModel:
             proven=result.optimal,
             deterministic_s=spent.deterministic_s,
         )
+
+
+def most_gpus(problem: Problem) -> int:
+    """Return the most GPUs that can run after any plan: what is booked beyond what nodes have may go on."""
+    return sum(job.size_now for job in problem.running) + int(problem.nodes.free.sum())
 
 
 def stage_rows(problem: Problem) -> list[int]:

@@ -15,6 +15,7 @@ Every valid plan gives a solution of this model with the same ranks and a bill t
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 
 import numpy as np
@@ -41,7 +42,7 @@ MOST_NODE_LITERALS = 30_000
 class CoarseModel:
     """The relaxation of a round over cells; see the module's text for why it is one."""
 
-    def __init__(self, problem: Problem, scope: Scope | None = None) -> None:
+    def __init__(self, problem: Problem, scope: Scope | None = None, *, payment: bool = True) -> None:
         self.problem = problem
         self.cells: Cells = choose_cells(problem)
         self.model = CpModel()
@@ -55,6 +56,7 @@ class CoarseModel:
         self._freed: dict[int, list[tuple[int, IntVar, int, Change]]] = defaultdict(list)
         self._slot_cache: dict[tuple[int, int, frozenset[tuple[int, Change]]], Linear] = {}
         self._shrunk: dict[int, dict[int, IntVar]] = {}
+        self._capacities: dict[tuple[object, ...], list[int]] = {}
         self._add_jobs()
         self._add_room()
         self._add_balance()
@@ -62,7 +64,8 @@ class CoarseModel:
         add_ceilings(problem, self.decisions, self.claims)
         add_stop_limit(problem, self.decisions)
         _Rights(self).add()
-        self._add_payment()
+        if payment:
+            self._add_payment()
         order_equal_jobs(problem, self.decisions)
         self.ladder = objective.add_ladder(problem, self.decisions, self.claims)
         self.bill = self._bill()
@@ -86,11 +89,13 @@ class CoarseModel:
             self._frees(job, decisions.stops[j], Change.STOP)
         for j in sorted(self.scope.moves):
             job = problem.jobs[j]
+            types = [y for y, speed in enumerate(job.type_speed) if speed > 0]
+            if not types:
+                continue
             active = model.new_bool_var(f"move {job.job.id}")
-            home = gpu_type_of(problem, job.spread_now)
-            types = {y: active for y, speed in enumerate(job.type_speed) if speed > 0 or y == home}
-            types = types if len(types) == 1 else {home: active}
-            decisions.moves[j] = Gang(job, active, {}, job.size_now * active, 0, None, {}, types)
+            by_type = self._choose_type(job, active, types)
+            loss = total([self._least_loss(job, job.size_now, [y]) * chosen for y, chosen in by_type.items()])
+            decisions.moves[j] = Gang(job, active, {}, job.size_now * active, loss, None, {}, by_type)
             self._frees(job, active, Change.MOVE)
         for j in sorted(self.scope.resizes):
             self._add_resize(problem.jobs[j])
@@ -137,7 +142,27 @@ class CoarseModel:
         """Return the least that the job has on a node that it uses, in GPUs."""
         if job.cut is Cut.ONE_NODE:
             return job.minimum
+        if job.cut is Cut.WHOLE_NODES:
+            return math.gcd(*self._whole_capacities(job)) or job.unit
         return job.unit
+
+    def _whole_capacities(self, job: RoundJob) -> list[int]:
+        """Return the capacities of nodes that the job could fill: those that add up to one of its sizes with others."""
+        key = (id(job.nodes), job.sizes, tuple(n for n, _ in job.spread_now))
+        if key not in self._capacities:
+            mask = job.nodes.copy()
+            mask[[n for n, _ in job.spread_now]] = True
+            known = [int(c) for c in np.unique(self.problem.nodes.capacity[mask]) if 0 < c <= job.maximum]
+            sums, within = 1, (1 << (job.maximum + 1)) - 1
+            for capacity in known:
+                step = capacity
+                while step <= job.maximum:
+                    sums |= sums << step & within
+                    step *= 2
+            self._capacities[key] = [
+                c for c in known if any(size >= c and sums >> (size - c) & 1 for size in job.sizes)
+            ]
+        return self._capacities[key]
 
     def _size(self, job: RoundJob, active: IntVar) -> tuple[Linear, IntVar | None]:
         if not job.elastic:
@@ -151,7 +176,10 @@ class CoarseModel:
         return job.minimum * active + job.unit * extra, above
 
     def _types(self, job: RoundJob, active: IntVar, cells: dict[int, int]) -> dict[int, IntVar]:
-        types = sorted({int(self.cells.gpu_type[c]) for c in cells})
+        return self._choose_type(job, active, sorted({int(self.cells.gpu_type[c]) for c in cells}))
+
+    def _choose_type(self, job: RoundJob, active: IntVar, types: list[int]) -> dict[int, IntVar]:
+        """Return literals of which exactly one is true if `active`, none otherwise."""
         if len(types) == 1:
             return {types[0]: active}
         chosen = {y: self.model.new_bool_var(f"{job.job.id} type {y}") for y in types}
@@ -170,7 +198,9 @@ class CoarseModel:
         if job.cut is Cut.PER_NODE:
             units = (per_node >= unit).astype(np.int64)
         elif job.cut is Cut.WHOLE_NODES:
-            units = np.where((per_node >= self.problem.nodes.capacity) & (per_node > 0), per_node // unit, 0)
+            capacity = self.problem.nodes.capacity
+            fitting = np.isin(capacity, self._whole_capacities(job)) & (per_node >= capacity)
+            units = np.where(fitting, capacity // unit, 0)
         else:
             units = per_node // unit
         if job.required is not None:
@@ -525,38 +555,57 @@ class CoarseModel:
         for j, gang in self.decisions.moves.items():
             job = self.problem.jobs[j]
             piece = self._mover_piece(job)
-            pieces = (job.size_now // max(1, piece)) * (piece // g)
+            pieces = ((job.size_now - self._stays_on_closed(job)) // max(1, piece)) * (piece // g)
             if pieces:
                 parts.append(pieces * gang.active)
         return parts
 
+    def _stays_on_closed(self, job: RoundJob) -> int:
+        """Return the GPUs that a job which moves may keep where nobody else may go: they take no room."""
+        if job.cut is Cut.ONE_NODE:
+            return 0
+        return sum(count for n, count in job.spread_now if not self.problem.nodes.taking[n])
+
     def _mover_piece(self, job: RoundJob) -> int:
-        return job.size_now if job.cut is Cut.ONE_NODE else job.unit
+        return job.size_now if job.cut is Cut.ONE_NODE else self.piece(job)
 
     def _add_balance(self) -> None:
-        """By GPU type: what starts and grows, less what stops and shrinks, fits in what is free."""
+        """By GPU type and in all: what starts and grows, less what stops and shrinks, fits in what is free."""
         problem = self.problem
-        for y in range(len(problem.gpu_types)):
-            here = (problem.nodes.gpu_type == y) & problem.nodes.taking
-            parts: list[Linear] = []
-            for gang in self.decisions.starts.values():
-                if list(gang.types) == [y]:
-                    parts.append(gang.size)
-                elif y in gang.types:
-                    parts.append(gang.job.minimum * gang.types[y])
+        for y in (None, *range(len(problem.gpu_types))) if len(problem.gpu_types) > 1 else (None,):
+            here = problem.nodes.taking & True if y is None else problem.nodes.taking & (problem.nodes.gpu_type == y)
+            parts = [self._of_type(gang, y) for gang in self.decisions.starts.values()]
             for j, stop in self.decisions.stops.items():
-                job = problem.jobs[j]
-                freed = sum(count for n, count in job.spread_now if here[n])
-                if freed:
-                    parts.append(-freed * stop)
+                parts.append(-sum(count for n, count in problem.jobs[j].spread_now if here[n]) * stop)
             for j in self.decisions.resizes:
-                job = problem.jobs[j]
-                if gpu_type_of(problem, job.spread_now) == y:
+                if y is None or gpu_type_of(problem, problem.jobs[j].spread_now) == y:
                     parts.append(self.gained[j])
                     parts += [-given for n, given in self._shrunk[j].items() if here[n]]
-            if parts:
-                # A job on a closed node that moves takes room without leaving any.
-                self.model.add(total(parts) <= int(problem.nodes.free[here].sum()))
+            # A job on a closed node that moves takes room without leaving any.
+            left = 0 if y is None else self.left_by_type_changes(y)
+            wanted = total([part for part in parts if not isinstance(part, int)])
+            if not isinstance(wanted, int):
+                self.model.add(wanted <= int(problem.nodes.free[here].sum()) + left)
+
+    def _of_type(self, gang: Gang, y: int | None) -> Linear:
+        """Return the GPUs of one type (None: of any) that a gang takes at least."""
+        if y is None or list(gang.types) == [y]:
+            return gang.size
+        return gang.job.minimum * gang.types[y] if y in gang.types else 0
+
+    def left_by_type_changes(self, y: int) -> Linear:
+        """Return what jobs that move to another GPU type leave of type y on nodes that take work, less what they take of it."""
+        problem, parts = self.problem, list[Linear]()
+        for j, gang in self.decisions.moves.items():
+            spread = problem.jobs[j].spread_now
+            if gpu_type_of(problem, spread) != y:
+                if y in gang.types:
+                    parts.append(-problem.jobs[j].size_now * gang.types[y])
+                continue
+            left = sum(count for n, count in spread if problem.nodes.taking[n])
+            if left and list(gang.types) != [y]:
+                parts.append(left * (gang.active - gang.types[y]) if y in gang.types else left * gang.active)
+        return total(parts)
 
     # Payment and bill
 
@@ -584,8 +633,7 @@ class CoarseModel:
             parts.append((job.costs.stop - problem.loss_now[j]) * stop)
         for j, gang in decisions.moves.items():
             job = problem.jobs[j]
-            least = self._least_loss(job, job.size_now, list(gang.types)) if problem.loss_now[j] else 0
-            parts.append((job.costs.move + least - problem.loss_now[j]) * gang.active)
+            parts.append(gang.loss + (job.costs.move - problem.loss_now[j]) * gang.active)
         for j, gang in decisions.resizes.items():
             job = problem.jobs[j]
             parts.append((job.costs.move - problem.loss_now[j]) * gang.active)
@@ -630,7 +678,7 @@ class _Rights:
         use_quota: list[Linear] = []
         for (team, claim_team, priority, above), sizes in takers.items():
             most = sum(amount for amount, _ in sizes)
-            y_free = model.new_int_var(0, min(free, most), f"free {team}.{priority}")
+            y_free = model.new_int_var(0, most, f"free {team}.{priority}")
             t_own = model.new_int_var(0, most, f"from own {team}.{priority}")
             p_quota = model.new_int_var(0, most, f"by quota {team}.{priority}")
             p_fair = model.new_int_var(0, most, f"by share {team}.{priority}")
@@ -642,7 +690,8 @@ class _Rights:
             self._claim(p_fair, claim_team, key, quota=False)
             use_quota.append(p_quota)
             use_fair.append(p_fair)
-        model.add(total(from_free) <= free)
+        # What moves leave is served to others, what they take displaces nobody: only changes of type count.
+        model.add(total(from_free) <= free + self.coarse.left_by_type_changes(y))
         model.add(total(use_fair) <= total(list(pool_fair)))
         model.add(total(use_fair + use_quota) <= total(list(pool_fair)) + total(list(pool_quota)))
         for team, parts in own.items():

@@ -43,32 +43,49 @@ class Stages:
             return StageResult(self.value(objective), self.value(objective), True)
         return self._run(objective, share, maximize=True)
 
-    def maximize_in_order(self, objectives: Sequence[Linear], most: int, share: float) -> list[StageResult]:
+    def maximize_in_order(
+        self, objectives: Sequence[Linear], most: int, share: float, ceiling: Sequence[int] = ()
+    ) -> list[StageResult]:
         """Maximise several objectives, each fixed before the next, in as few searches as possible; fixes all of them.
 
-        No objective can exceed `most`; where it is reached nothing is searched.
+        No objective can exceed `most`; where it is reached nothing is searched. `ceiling` gives values, one for each objective, that
+        no solution exceeds in this order (a later one may be exceeded where an earlier one is missed): a search stops there.
         """
         results: list[StageResult] = []
+        capped = len(ceiling) >= len(objectives)
         position = 0
         while position < len(objectives):
             group = self._group(objectives[position:], most)
             if self.solution is not None and all(self.value(each) >= most for each in group):
                 results += [StageResult(most, most, True) for _ in group]
+                self._keep(group, [most] * len(group))
                 position += len(group)
                 continue
             together: Linear = 0
-            for objective in group:
-                if not isinstance(objective, int):
-                    together = (most + 1) * together + objective
+            cap, missed = 0, not capped
+            for index, objective in enumerate(group, position):
+                if isinstance(objective, int):
+                    missed = missed or objective < ceiling[index]
+                    continue
+                together = (most + 1) * together + objective
+                cap = (most + 1) * cap + (most if missed else ceiling[index])
+            if capped and not isinstance(together, int):
+                self.model.add(together <= cap)
             found = self._run(together, share, maximize=True)
             if found.value is None:
                 return results
             results += self._apart(group, found, most)
-            for objective, result in zip(group, results[-len(group) :], strict=True):
-                if not isinstance(objective, int) and result.value is not None:
-                    self.model.add(objective >= result.value)
+            values = [self.value(objective) for objective in group]
+            self._keep(group, values)
+            capped = capped and values == list(ceiling[position : position + len(group)])
             position += len(group)
         return results
+
+    def _keep(self, objectives: Sequence[Linear], values: Sequence[int]) -> None:
+        """Add that what was reached is kept."""
+        for objective, value in zip(objectives, values, strict=True):
+            if not isinstance(objective, int):
+                self.model.add(objective >= value)
 
     def _apart(self, group: Sequence[Linear], found: StageResult, most: int) -> list[StageResult]:
         """Read values and bounds of single objectives off the search for their weighted sum.
