@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
-from ortools.sat.python.cp_model import CpModel, CpSolver, IntVar
+from ortools.sat.python.cp_model import CpModel, CpSolver, CpSolverSolutionCallback, IntVar
 
 from optsched.errors import SolverFailed
 from optsched.solve.cpsat.terms import Linear
@@ -71,7 +71,7 @@ class Stages:
                 cap = (most + 1) * cap + (most if missed else ceiling[index])
             if capped and not isinstance(together, int):
                 self.model.add(together <= cap)
-            found = self._run(together, share, maximize=True)
+            found = self._run(together, share, maximize=True, enough=cap if capped else None)
             if found.value is None:
                 return results
             results += self._apart(group, found, most)
@@ -145,7 +145,7 @@ class Stages:
         """Return an expression's value in the last solution."""
         return expression if isinstance(expression, int) else int(self._solver.value(expression))
 
-    def _run(self, objective: Linear, share: float, *, maximize: bool) -> StageResult:
+    def _run(self, objective: Linear, share: float, *, maximize: bool, enough: int | None = None) -> StageResult:
         if isinstance(objective, int):
             return StageResult(objective, objective, True)
         model, spent = self.model, self.spent
@@ -155,7 +155,7 @@ class Stages:
                 model.add_hint(model.get_int_var_from_proto_index(index), value)
         (model.maximize if maximize else model.minimize)(objective)
         solver = self._solver_for(share)
-        status = solver.solve(model)
+        status = solver.solve(model) if enough is None else solver.solve(model, _StopAt(enough))
         spent.deterministic_s += solver.response_proto.deterministic_time
         if status in (cp_model.INFEASIBLE, cp_model.MODEL_INVALID):
             raise SolverFailed(f"CP-SAT says {solver.status_name(status)}: {model.validate()[:200]}")
@@ -167,7 +167,22 @@ class Stages:
         self.solution = list(solver.response_proto.solution)
         bound = _whole(solver.best_objective_bound, worst, maximize=maximize)
         value = round(solver.objective_value)
+        if enough is not None and value >= enough:
+            return StageResult(value, value, True)
         return StageResult(value, value if status == cp_model.OPTIMAL else bound, status == cp_model.OPTIMAL)
+
+
+class _StopAt(CpSolverSolutionCallback):
+    """Ends a maximisation when a solution is as good as is known to be possible."""
+
+    def __init__(self, enough: int) -> None:
+        super().__init__()
+        self._enough = enough
+
+    def on_solution_callback(self) -> None:
+        """Look at a new solution."""
+        if round(self.objective_value) >= self._enough:
+            self.stop_search()
 
 
 PROOF_DETERMINISTIC_S = 0.3
