@@ -148,7 +148,7 @@ class JobBuilder:
         return found
 
     def wanted(self, job: Job) -> tuple[int, int]:
-        """Return (GPU type, GPUs) that a queued job asks of healthy nodes: its fastest type that fits; 0 GPUs if none."""
+        """Return (GPU type, GPUs) that a queued job asks of healthy nodes: its fastest type that fits, else 0 GPUs."""
         found = self._wanted.get(id(job))
         if found is None:
             found = self._wanted[id(job)] = self._wants(job)

@@ -190,7 +190,7 @@ class _Greedy:
         return True
 
     def _shape(self, job: RoundJob) -> tuple[object, ...]:
-        """Return what but its size decides where the job fits: if a smaller one of the same shape does not fit, it cannot."""
+        """Return what but its size decides where the job fits: where a smaller one alike does not, it cannot."""
         side = (job.cpus_per_gpu_u, job.memory_per_gpu_u)
         holds = tuple(hold.name for hold in self.ledger.holds_on(job)) if self.problem.holds else ()
         return (job.cut, job.unit, id(job.nodes), job.type_speed, job.required, job.slices, *side, holds)

@@ -1,7 +1,7 @@
 """What running jobs hold, node by node, and what stopped ones leave over: the greedy solver's account of force.
 
 Index letter q: one pair of a running job and a node that it holds GPUs on, 0..Q-1, sorted by node, and on a node by how
-little the job's stop would be missed. Arrays over pairs have shape (Q,), those over nodes (N,), those over running jobs (F,).
+little the job's stop would be missed. Arrays over pairs have shape (Q,), over nodes (N,), over running jobs (F,).
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ class Supply:
         self._leaving = pairs[self._left[pairs] > 0]
 
     def give_back(self, victim: RoundJob) -> dict[int, int] | None:
-        """Let a stopped job run on if its takers can be served otherwise; returns what they take of free GPUs instead."""
+        """Let a stopped job run on if its takers can do without; returns what they take of free GPUs instead."""
         j, from_free = victim.index, dict[int, int]()
         changes: list[tuple[int, int, int, int]] = []
         spare: dict[int, int] = {}
