@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from ortools.sat.python.cp_model import CpModel
 
 from optsched.clock import Clock
+from optsched.errors import SolverFailed
 from optsched.rounds.assignment import Assignment
 from optsched.rounds.problem import Problem
 from optsched.rounds.score import score
@@ -25,8 +26,9 @@ from optsched.solve.cpsat.constraints import (
 from optsched.solve.cpsat.decisions import Decisions, Scope, add_decisions, full_scope
 from optsched.solve.cpsat.flows import Flows, add_flows
 from optsched.solve.cpsat.hints import add_hint, assignment_of
-from optsched.solve.cpsat.stages import Stages
+from optsched.solve.cpsat.stages import StageResult, Stages
 from optsched.solve.cpsat.symmetry import order_equal_jobs
+from optsched.solve.cpsat.terms import Linear
 from optsched.solve.result import Budget, Result, Spent
 from optsched.values.profile import PriorityMode
 
@@ -80,16 +82,41 @@ class ExactModel:
 
         `ceiling` gives, stage by stage (and for the tie last), what need not be exceeded: a search stops where it is reached.
         """
-        problem, model = self.problem, self.model
-        stages = Stages(model, spent)
+        problem = self.problem
         goals = [self.ladder.stage(row, len(problem.priorities)) for row in stage_rows(problem)]
-        results = stages.maximize_in_order(goals, most_gpus(problem), RANK_SHARE, ceiling)
+        stages, results = self._search_ranks(goals, spent, ceiling)
         bounds: list[int | None] = [result.bound for result in results]
         if len(results) < len(goals):
             return self._unfinished(hint, stages, bounds, spent)
         met = [result.value for result in results] == list(ceiling[: len(goals)])
         tie_most = ceiling[len(goals)] if met and len(ceiling) > len(goals) else None
         return self._finish(hint, spent, stages, bounds, tie_most, open_rank=not all(each.optimal for each in results))
+
+    def _search_ranks(
+        self, goals: Sequence[Linear], spent: Spent, ceiling: Sequence[int]
+    ) -> tuple[Stages, list[StageResult]]:
+        """Search the ranks, first among plans that exceed no ceiling anywhere: a tighter model, solved several times as fast.
+
+        It leaves out plans that miss a ceiling to exceed a later one, so it proves nothing unless every ceiling is reached.
+        """
+        most = most_gpus(self.problem)
+        if len(ceiling) >= len(goals):
+            model = self.model.clone()
+            for goal, highest in zip(goals, ceiling, strict=False):
+                if not isinstance(goal, int):
+                    model.add(goal <= highest)
+            below = Stages(model, spent)
+            try:
+                results = below.maximize_in_order(goals, most, RANK_SHARE, ceiling)
+            except SolverFailed:
+                results = []
+            if len(results) == len(goals):
+                return below, [
+                    result if result.value == highest else StageResult(result.value, most, False)
+                    for result, highest in zip(results, ceiling, strict=False)
+                ]
+        stages = Stages(self.model, spent)
+        return stages, stages.maximize_in_order(goals, most, RANK_SHARE, ceiling)
 
     def _unfinished(self, hint: Assignment, stages: Stages, bounds: list[int | None], spent: Spent) -> Result:
         """Return the best found when time ran out before all ranks were searched; the hint where nothing was."""
@@ -113,14 +140,14 @@ class ExactModel:
         open_rank: bool,
     ) -> Result:
         """With the ranks fixed: who stays and who is older, then the bill."""
-        problem, model = self.problem, self.model
+        problem = self.problem
         priorities = len(problem.priorities)
         tie_goal = objective.tie(problem, self.decisions)
         tie = stages.maximize(tie_goal, RANK_SHARE, tie_most)
         if tie.value is None:
             return self._unfinished(hint, stages, bounds, spent)
         if not isinstance(tie_goal, int):
-            model.add(tie_goal >= tie.value)
+            stages.model.add(tie_goal >= tie.value)
         bill = stages.minimize(self.bill, 1.0)
         if stages.solution is None:
             assignment = Assignment()

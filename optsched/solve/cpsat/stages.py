@@ -13,7 +13,6 @@ from optsched.errors import SolverFailed
 from optsched.solve.cpsat.terms import Linear
 from optsched.solve.result import Budget, Spent
 
-
 SUBSOLVERS = ("max_lp", "default_lp")
 """What two workers do: both lean on the linear relaxation, which the sums of these models make tight (several times as fast here)."""
 
