@@ -1,4 +1,4 @@
-"""What the coarse model decides about every job: whether it starts, stops, moves or changes size, and in which cells."""
+"""What the coarse model decides about every job: starts, stops, moves, sizes, and in which cells."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from optsched.solve.victims import Victims
 class CoarseJobs:
     """Variables of every job in scope, and what each frees on which node.
 
-    `split`: pieces of each gang by cell; jobs of one piece have none. `freed`: (GPUs, how many times, job, change) by node.
-    `masks`: the sets of nodes that jobs may use. `lost` and `gained`: GPUs by which a job is resized, `shrunk` by node.
+    `split`: pieces of each gang by cell; jobs of one piece have none. `freed`: (GPUs, how many times, job, change) by
+    node. `masks`: the sets of nodes that jobs may use. `lost` and `gained`: GPUs by which a job is resized, `shrunk` by
+    node.
     """
 
     def __init__(self, problem: Problem, scope: Scope) -> None:
@@ -83,7 +84,7 @@ class CoarseJobs:
         return key
 
     def _add_start(self, job: RoundJob) -> None:
-        problem, model = self.problem, self.model
+        model = self.model
         allowed = [y for y, speed in enumerate(job.type_speed) if speed > 0]
         room = self._cell_room(job)
         cells = {c: most for c, most in room.items() if most > 0 and int(self.cells.gpu_type[c]) in allowed}
@@ -301,10 +302,11 @@ class CoarseJobs:
         return sum(count for n, count in job.spread_now if not self.problem.nodes.taking[n])
 
     def mover_piece(self, job: RoundJob) -> int:
+        """Return the least that a job which moves has on a node that it uses, in GPUs."""
         return job.size_now if job.cut is Cut.ONE_NODE else self.piece(job)
 
     def left_by_type_changes(self, y: int) -> Linear:
-        """Return what jobs that move to another GPU type leave of type y on nodes that take work, less what they take of it."""
+        """Return what moves to other GPU types leave of type y on nodes that take work, less what they take of it."""
         problem, parts = self.problem, list[Linear]()
         for j, gang in self.decisions.moves.items():
             spread = problem.jobs[j].spread_now

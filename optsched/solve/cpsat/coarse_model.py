@@ -1,16 +1,20 @@
-"""The coarse model: who starts, who stops, and how each gang is split over cells. A relaxation, so its optimum is a bound.
+"""The coarse model: who starts, who stops, and how each gang is split over cells.
 
-Every valid plan gives a solution of this model with the same ranks and a bill that is no lower:
+It is a relaxation, so its optimum is a bound: every valid plan gives a solution of this model with the same ranks and a
+bill that is no higher.
 
-* **room**: a node with s free GPUs holds at most floor(s / g) pieces of g GPUs, so in every set of nodes, for every piece size g,
-  sum over pieces of floor(piece / g) is at most the sum over its nodes of floor(free / g). `free` counts what stops, moves and shrinks
-  free there. Pieces are what a job has on one node at least: its unit, its task, or all of it.
-* **moves** free their old nodes; what they need elsewhere counts only in the sums over the whole cluster.
-* **rights** hold in the sums of a team and of the cluster: what a group of takers uses comes from free GPUs, from its own team's less urgent
-  jobs, or from the pools of what other teams have above their quotas and entitlements, the latter only while the group is inside its line.
+* **room**: a node with s free GPUs holds at most floor(s / g) pieces of g GPUs, so in every set of nodes, for every
+  piece size g, sum over pieces of floor(piece / g) is at most the sum over its nodes of floor(free / g). `free` counts
+  what stops, moves and shrinks free there. Pieces are what a job has on one node at least: its unit, its task, or all
+  of it.
+* **moves** free their old nodes; what they need elsewhere counts only in the sums over the whole cluster, and what they
+  may keep on a node that takes no new work does not. A move to another GPU type shifts room between the types.
+* **rights** hold in the sums of a team and of the cluster: what a group of takers uses comes from free GPUs, from its
+  own team's less urgent jobs, or from the pools of what other teams have above their quotas and entitlements, the
+  latter only while the group is inside its line.
 * **ranks, limits, claims** are linear in who starts, stops and changes size, and are the same as in the exact model.
-* **bill**: stops, moves and resizes cost what they cost; placement loss is the least that the split over cells allows; draining, broken domains
-  and idle holds count nothing.
+* **bill**: stops, moves and resizes cost what they cost; placement loss is the least that the split over cells allows;
+  draining, broken domains and idle holds count nothing.
 """
 
 from __future__ import annotations

@@ -15,13 +15,14 @@ from optsched.values.profile import Reclaim
 
 
 class Rights:
-    """Rights in the sums: who may be served from what others give up, by team and over the cluster, for each GPU type."""
+    """Who may be served from what others give up, by team and over the cluster, for each GPU type."""
 
     def __init__(self, jobs: CoarseJobs, claims: Claims) -> None:
         self.jobs, self.claims = jobs, claims
         self.problem, self.model, self.decisions = jobs.problem, jobs.model, jobs.decisions
 
     def add(self) -> None:
+        """Add them for every GPU type."""
         for y in range(len(self.problem.gpu_types)):
             self._add_type(y)
 
@@ -86,7 +87,10 @@ class Rights:
             self.model.add(amount == 0).only_enforce_if(~literal)
 
     def _takers(self, y: int) -> dict[tuple[int, int, int, bool], list[tuple[int, Linear]]]:
-        """Return what groups of takers want of one type, as (most, GPUs); jobs whose rights or type are open are left out."""
+        """Return what groups of takers want of one type, as (most, GPUs).
+
+        Jobs whose rights or type are open are left out.
+        """
         takers: dict[tuple[int, int, int, bool], list[tuple[int, Linear]]] = defaultdict(list)
         for gang in self.decisions.starts.values():
             job = gang.job

@@ -33,7 +33,7 @@ class Room:
         self._add_singles()
         self._add_gang_rights()
         masks = list(self.jobs.masks.items())
-        for key, mask in masks:
+        for _, mask in masks:
             inside = {other for other, m in masks if not (m & ~mask).any()}
             for g in sizes:
                 demand: dict[int, list[Linear]] = defaultdict(list)

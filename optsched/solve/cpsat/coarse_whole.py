@@ -17,7 +17,10 @@ MOST_NODE_LITERALS = 30_000
 
 
 class WholeNodes:
-    """The jobs whose every piece fills the nodes that it may use; `kinds`: those with the same rights, piece and nodes."""
+    """The jobs whose every piece fills the nodes that it may use.
+
+    `kinds`: those with the same rights, piece and nodes.
+    """
 
     def __init__(self, jobs: CoarseJobs) -> None:
         self.jobs, self.problem, self.model = jobs, jobs.problem, jobs.model
@@ -41,8 +44,11 @@ class WholeNodes:
         return kinds
 
     def add(self) -> None:
-        """A piece that fills a node needs everybody gone from it, by a right of its own kind or by a move; one kind per node."""
-        model, nodes = self.model, self.problem.nodes
+        """Add that a piece that fills a node needs everybody gone from it, by a right of its own kind or by a move.
+
+        One kind per node.
+        """
+        model = self.model
         given: dict[int, list[IntVar]] = defaultdict(list)
         for jobs in self.kinds.values():
             first = self.problem.jobs[jobs[0]]
@@ -96,7 +102,10 @@ class WholeNodes:
             model.add(total(wanted) <= total([self._pieces(n, room, g) for n, room in left.items()]))
 
     def _leaves_room(self, n: int, j: int, filled: Linear) -> IntVar:
-        """Return whether job j moves off node n and leaves room there: not where the node is filled, for which it had to go."""
+        """Return whether job j moves off node n and leaves room there.
+
+        It leaves none where the node is filled, for which it had to go.
+        """
         moved = self.decisions.moves[j].active
         leaves = self.model.new_bool_var(f"{j} leaves room on {n}")
         self.model.add_implication(leaves, moved)
