@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from optsched.rounds.problem import UNLIMITED, Cut, Flags, Ints, Nodes, Spread
+from optsched.rounds.problem import UNLIMITED, Cut, Flags, Ints, Nodes
 from optsched.topology.tree import Tree
 
 
@@ -174,12 +174,6 @@ def size_that_fits(job: Shape, room: int) -> int:
             break
         best = size
     return best
-
-
-def spread_of(nodes: Ints, gpus: Ints) -> Spread:
-    """Return (node, GPUs) pairs sorted by node."""
-    order = np.argsort(nodes, kind="stable")
-    return tuple((int(nodes[i]), int(gpus[i])) for i in order if gpus[i] > 0)
 
 
 def flags(count: int, indices: Ints) -> Flags:
