@@ -109,7 +109,6 @@ class ProfileIn(Strict):
     speed_widest: Absent[Speed] = None
     preferred_price: Absent[Price] = None
     domain_price: Absent[Annotated[dict[Id, Price], Field(description=_PRICES)]] = None
-    domain_price_per_gpu: Absent[Price] = None
     start_latency_s: Absent[Seconds] = None
     deadline_margin_s: Absent[Seconds] = None
     requeue_delay_s: Absent[Seconds] = None

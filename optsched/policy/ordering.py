@@ -34,9 +34,10 @@ class Waiting:
 def order_queue(waiting: Sequence[Waiting], usage: Floats, capacity: Floats, weight: Floats) -> list[int]:
     """Return the keys of `waiting`, first in line first.
 
-    Near deadlines come first, the nearest ahead; then tier, then priority. Inside that the older job is first, except among
-    opportunistic jobs: there the team with the lower weighted dominant share gives the next one (weight 0 is last in line),
-    and what it gives counts in its share. `usage` (T, R) is what the teams hold now, `capacity` (R,), `weight` (T,).
+    Near deadlines come first, the nearest ahead; then tier, then priority. Inside that the older job is first, except
+    among opportunistic jobs: there the team with the lower weighted dominant share gives the next one (weight 0 is last
+    in line), and what it gives counts in its share. `usage` (T, R) is what the teams hold now, `capacity` (R,),
+    `weight` (T,).
     """
     by_age = sorted(waiting, key=lambda job: (job.tier, job.deadline_at, -job.priority, job.submitted_at, job.id))
     line: list[int] = [job.key for job in by_age if job.tier != OPPORTUNISTIC]

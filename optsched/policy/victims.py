@@ -14,9 +14,9 @@ from optsched.values.profile import Profile
 class StopCost:
     """What one GPU of a job pays when the job is stopped, all in seconds.
 
-    `lost_work_s` is work done since the last checkpoint that survives; `checkpoint_s` the time that a checkpoint on signal
-    takes; `restart_s` the time to come back. `grace_s` is the grace period that the job is given, `drain_s` how long its GPUs
-    are expected to stay busy after the signal.
+    `lost_work_s` is work done since the last checkpoint that survives; `checkpoint_s` the time that a checkpoint on
+    signal takes; `restart_s` the time to come back. `grace_s` is the grace period that the job is given, `drain_s` how
+    long its GPUs are expected to stay busy after the signal.
     """
 
     lost_work_s: float
@@ -53,9 +53,9 @@ def grace_s(job: Job, profile: Profile) -> float:
 def stop_cost(job: Job, now: float, profile: Profile, median_start: float | None) -> StopCost:
     """Price the stop of a running job.
 
-    A job that checkpoints on signal, and whose checkpoint fits in its grace period, loses nothing but that checkpoint's time.
-    Any other loses the age of its last checkpoint. One that reports none is priced as checkpointed at the later of its own
-    start and the median start of those that report, so that hiding checkpoints protects nobody.
+    A job that checkpoints on signal, and whose checkpoint fits in its grace period, loses nothing but that checkpoint's
+    time. Any other loses the age of its last checkpoint. One that reports none is priced as checkpointed at the later
+    of its own start and the median start of those that report, so that hiding checkpoints protects nobody.
     """
     grace = grace_s(job, profile)
     checkpoint = job.checkpoint

@@ -13,7 +13,10 @@ from optsched.rounds.problem import Problem, RoundJob, Spread
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """`changed` gives the placement after the plan of every job that starts, moves or changes size; `stopped` who is stopped."""
+    """Who is placed anew, and who is stopped.
+
+    `changed` gives the placement after the plan of every job that starts, moves or changes size.
+    """
 
     changed: Mapping[int, Spread] = field(default_factory=dict)
     stopped: frozenset[int] = frozenset()

@@ -266,7 +266,7 @@ def floors(problem: Problem, flow: Flow, served: Served) -> list[str]:
 
 
 def must_pay(problem: Problem, flow: Flow, served: Served) -> list[str]:
-    """Rule 15: what stopped jobs lose can be divided among their takers so that none pays more than its start is worth."""
+    """Rule 15: takers can share what stopped jobs lose so that none pays more than its start is worth."""
     if problem.profile.max_loss_ratio is None:
         return []
     victims = {j for j, change in flow.changes.items() if change is Change.STOP}

@@ -1,7 +1,8 @@
 """A team's line: how the GPUs that run are laid along quota and entitlement, and what that makes of them.
 
-The parts of a line: first the minimum GPUs of all jobs of the team by priority, then the GPUs above their minimum by priority.
-A key is part · P + priority index, 0 .. 2P-1. `held` arrays have shape (T, 2P, Y): GPUs by team, key and type.
+The parts of a line: first the minimum GPUs of all jobs of the team by priority, then the GPUs above their minimum by
+priority. A key is part · P + priority index, 0 .. 2P-1. `held` arrays have shape (T, 2P, Y): GPUs by team, key and
+type.
 
 Rows are the ranks in order of precedence, shape (8P,): for each part, for each tier (deadline, guaranteed, fair,
 opportunistic), for each priority.
@@ -31,7 +32,10 @@ def row_gpus(lines: Lines, held: Ints, deadline_team: int) -> Ints:
 
 
 def rows_by_team(lines: Lines, held: Ints, teams: Ints, deadline_team: int) -> Ints:
-    """Return the GPUs of every rank for each of `teams`; `held` has the same teams, shape (len(teams), 2P, Y) -> (len, 8P)."""
+    """Return the GPUs of every rank for each of `teams`, shape (len(teams), 8P).
+
+    `held` has the same teams, shape (len(teams), 2P, Y).
+    """
     count, keys, _ = held.shape
     priorities = keys // 2
     through = held.cumsum(axis=1)

@@ -9,7 +9,8 @@ Index letters used throughout `rounds` and `solve`:
     y  GPU type      0..Y-1
     l  level         0..L-1, widest first; "node" is L-1
 
-Amounts: GPUs are whole numbers; CPUs and memory are millionths (`*_u`); costs are whole GPU-seconds, rounded once, here.
+Amounts: GPUs are whole numbers; CPUs and memory are millionths (`*_u`); costs are whole GPU-seconds, rounded once,
+here.
 """
 
 from __future__ import annotations
@@ -82,14 +83,15 @@ class Costs:
 class RoundJob:
     """One job of the round.
 
-    `team` is its real team. `claim_team` is the one whose quota and entitlement it stands on (a grant's, where one names it);
-    `line_team` the one in whose line its GPUs are ranked (differs from it for near deadlines).
-    `sizes` are the GPU counts that it may have, ascending; `slices` pairs of (GPUs, level), outermost first. `nodes` flags the
-    nodes that it may be put on now, `lawful` those that suit it whatever their state, shape (N,), shared by all jobs alike. `type_speed` is its relative speed
-    by GPU type (0 where not allowed), `span_speed` by level, then for the whole cluster, shape (L+1,). `movable`, `stoppable`
-    and `resizable` are its own properties; who has a right over it is another question. `due` marks a deadline that must be met now.
-    `pays_gpu_s` is the lost work that its start may cause (UNLIMITED where it need not pay); `aging_milli` what its wait adds to its w
-    in the weighted mode, in thousandths; `ahead_of` the number of queued jobs behind it, plus one.
+    `team` is its real team. `claim_team` is the one whose quota and entitlement it stands on (a grant's, where one
+    names it); `line_team` the one in whose line its GPUs are ranked (differs from it for near deadlines). `sizes` are
+    the GPU counts that it may have, ascending; `slices` pairs of (GPUs, level), outermost first. `nodes` flags the
+    nodes that it may be put on now, `lawful` those that suit it whatever their state, shape (N,), shared by all jobs
+    alike. `type_speed` is its relative speed by GPU type (0 where not allowed), `span_speed` by level, then for the
+    whole cluster, shape (L+1,). `movable`, `stoppable` and `resizable` are its own properties; who has a right over it
+    is another question. `due` marks a deadline that must be met now. `pays_gpu_s` is the lost work that its start may
+    cause (UNLIMITED where it need not pay); `aging_milli` what its wait adds to its w in the weighted mode, in
+    thousandths; `ahead_of` the number of queued jobs behind it, plus one.
     """
 
     job: Job
@@ -164,9 +166,10 @@ class Item:
 class Lines:
     """Quota and entitlement of every team.
 
-    For the tiers: `quota_any` (T,) guaranteed GPUs of any type, 0 where the quota counts by type; `quota_by_type` (T, Y)
-    guaranteed GPUs of each type where it does (`typed` (T,) says which); `fair_by_type` (T, Y) GPUs of each type above the quota
-    and inside the entitlement. For the rights: `quota[t]` and `entitlement[t]` name every resource that counts.
+    For the tiers: `quota_any` (T,) guaranteed GPUs of any type, 0 where the quota counts by type; `quota_by_type` (T,
+    Y) guaranteed GPUs of each type where it does (`typed` (T,) says which); `fair_by_type` (T, Y) GPUs of each type
+    above the quota and inside the entitlement. For the rights: `quota[t]` and `entitlement[t]` name every resource that
+    counts.
     """
 
     typed: Flags
@@ -181,8 +184,9 @@ class Lines:
 class Ceiling:
     """A hard bound on what `jobs` hold in all of one resource.
 
-    `kind` is "limit", "user_limit", "quota" (of non-preemptible work) or "deadline_gpus"; `target` the team or user it belongs
-    to. A ceiling that is exceeded already asks nobody to stop: it only keeps its jobs from starting and growing.
+    `kind` is "limit", "user_limit", "quota" (of non-preemptible work) or "deadline_gpus"; `target` the team or user it
+    belongs to. A ceiling that is exceeded already asks nobody to stop: it only keeps its jobs from starting and
+    growing.
     """
 
     kind: str
@@ -229,8 +233,9 @@ class Takeable:
 class Problem:
     """Everything that a solver, the checker and the score need of one round.
 
-    `loss_now` is the placement loss of each running job where it is. `domain_price` (by level) is what it costs to break up an
-    empty domain; `domain_gpus[l]` are the GPUs of each domain, `empty_domains[l]` flags those that are wholly free and open.
+    `loss_now` is the placement loss of each running job where it is. `domain_price` (by level) is what it costs to
+    break up an empty domain; `domain_gpus[l]` are the GPUs of each domain, `empty_domains[l]` flags those that are
+    wholly free and open.
     """
 
     snapshot: Snapshot

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from optsched.rounds.problem import UNLIMITED, Cut, Flags, Ints, Nodes, Spread
+from optsched.rounds.problem import UNLIMITED, Cut, Flags, Ints, Nodes
 from optsched.topology.tree import Tree
 
 
@@ -17,23 +17,49 @@ class Shape(Protocol):
     """What of a job decides where it fits; `problem.RoundJob` is one."""
 
     @property
-    def cut(self) -> Cut: ...
+    def cut(self) -> Cut:
+        """How its GPUs are cut over nodes."""
+        ...
+
     @property
-    def unit(self) -> int: ...
+    def unit(self) -> int:
+        """The unit of the cut in GPUs."""
+        ...
+
     @property
-    def sizes(self) -> tuple[int, ...]: ...
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes that it may have, ascending."""
+        ...
+
     @property
-    def minimum(self) -> int: ...
+    def minimum(self) -> int:
+        """The smallest size."""
+        ...
+
     @property
-    def maximum(self) -> int: ...
+    def maximum(self) -> int:
+        """The largest size."""
+        ...
+
     @property
-    def nodes(self) -> Flags: ...
+    def nodes(self) -> Flags:
+        """The nodes that it may be put on, shape (N,)."""
+        ...
+
     @property
-    def slices(self) -> tuple[tuple[int, int], ...]: ...
+    def slices(self) -> tuple[tuple[int, int], ...]:
+        """Slices as (GPUs, level), outermost first."""
+        ...
+
     @property
-    def cpus_per_gpu_u(self) -> int: ...
+    def cpus_per_gpu_u(self) -> int:
+        """Millionths of CPUs for each GPU."""
+        ...
+
     @property
-    def memory_per_gpu_u(self) -> int: ...
+    def memory_per_gpu_u(self) -> int:
+        """Millionths of GB for each GPU."""
+        ...
 
 
 def gpus_by_side_resources(job: Shape, cpus_u: Ints, memory_u: Ints) -> Ints | int:
@@ -83,7 +109,10 @@ def _fixed(job: Shape) -> int:
 
 
 def slice_down(job: Shape, tree: Tree, room: Ints) -> Ints:
-    """Return `room` with nodes zeroed that no slice can use: outside a slice's level, or in a domain too small for one."""
+    """Return `room` with nodes zeroed that no slice can use.
+
+    Those are outside a slice's level, or in a domain too small for one.
+    """
     if not job.slices or not room.any():
         return room
     room = room.copy()
@@ -125,7 +154,10 @@ def _sum_up(tree: Tree, values: Ints, narrow: int, wide: int) -> Ints:
 
 
 def room_in_cluster(job: Shape, tree: Tree, room: Ints) -> int:
-    """Return the GPUs that the whole cluster can take in whole slices (one GPU type at a time is the caller's business)."""
+    """Return the GPUs that the whole cluster can take in whole slices.
+
+    One GPU type at a time is the caller's business.
+    """
     if not job.slices:
         return int(room.sum())
     size, level = job.slices[0]
@@ -142,12 +174,6 @@ def size_that_fits(job: Shape, room: int) -> int:
             break
         best = size
     return best
-
-
-def spread_of(nodes: Ints, gpus: Ints) -> Spread:
-    """Return (node, GPUs) pairs sorted by node."""
-    order = np.argsort(nodes, kind="stable")
-    return tuple((int(nodes[i]), int(gpus[i])) for i in order if gpus[i] > 0)
 
 
 def flags(count: int, indices: Ints) -> Flags:

@@ -33,8 +33,9 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A plan's worth. `rows` are GPUs by rank (8P,), `stay_gpus` of running jobs not stopped, `age` what is older starts.
+    """A plan's worth.
 
+    `rows` are GPUs by rank (8P,), `stay_gpus` of running jobs not stopped, `age` what is older starts.
     `weighted` is the one sum of the weighted mode, in thousandths of GPU-seconds.
     """
 

@@ -1,4 +1,7 @@
-"""Coarse to fine: admission, victims and the split over cells first, placement inside the chosen cells after; bounds from the coarse model."""
+"""Coarse to fine: admission, victims and the split over cells first, placement inside the chosen cells after.
+
+The bounds are the coarse model's.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,11 @@ FINE_SHARE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What the coarse plan chose: the scope of the fine model; values and bounds of its stages, the tie's value, the bill's bound."""
+    """What the coarse plan chose.
+
+    `scope` is the fine model's; `goals` and `bounds` are values and bounds of the stages, `tie` the tie's value,
+    `tie_closed` whether it is the best there is with these ranks, `bill_bound` the bill's bound.
+    """
 
     scope: Scope
     goals: tuple[int, ...]
@@ -70,7 +77,8 @@ class CoarseSolver:
 def _without_hopeless(problem: Problem, scope: Scope, budget: Budget) -> Scope:
     """Leave out large gangs that cannot start even if nothing else does, whoever makes way for them.
 
-    Other starts only take room and victims, so a gang that cannot start alone starts in no plan: the bound stays a bound.
+    Other starts only take room and victims, so a gang that cannot start alone starts in no plan: the bound stays a
+    bound.
     """
     if len(problem.nodes.capacity) > FINE_NODES:
         return scope
@@ -97,7 +105,10 @@ def _better(problem: Problem, first: Assignment, second: Assignment) -> Assignme
 
 
 def _choose(problem: Problem, coarse: CoarseModel, spent: Spent) -> Choice | None:
-    """Solve the coarse model rank by rank, then who stays and who is older; None where time ran out before any solution."""
+    """Solve the coarse model rank by rank, then who stays and who is older, then the bill.
+
+    None where time ran out before any solution.
+    """
     share = dataclasses.replace(spent.budget, wall_s=spent.wall_left_s * COARSE_SHARE)
     stages = Stages(coarse.model, Spent(share, spent.clock))
     priorities = len(problem.priorities)
@@ -157,7 +168,8 @@ def _fine(problem: Problem, choice: Choice, hint: Assignment, spent: Spent) -> A
 def _bounded(problem: Problem, scope: Scope, plan: Assignment, choice: Choice | None, spent: Spent) -> Result:
     """Bound every rank with the higher ranks at what the plan achieves, then the bill.
 
-    Where the plan does all that the coarse plan did, the coarse bounds are the answer; else what is left is bounded anew.
+    Where the plan does all that the coarse plan did, the coarse bounds are the answer; else what is left is bounded
+    anew.
     """
     worth = score(problem, plan)
     reached = _reached(problem, worth)
@@ -182,7 +194,10 @@ def _bounded(problem: Problem, scope: Scope, plan: Assignment, choice: Choice | 
 def _bound_anew(
     problem: Problem, scope: Scope, worth: Score, choice: Choice | None, spent: Spent
 ) -> tuple[list[int | None], int, bool]:
-    """Return bounds on the stages' sums and on the bill for plans no worse than the plan at every rank above, and whether the tie is closed."""
+    """Return bounds on the stages' sums and on the bill, and whether the tie is closed.
+
+    They hold for plans that are no worse than the plan at every rank above.
+    """
     priorities = len(problem.priorities)
     reached = _reached(problem, worth)
     coarse = CoarseModel(problem, scope)

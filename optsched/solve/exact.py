@@ -80,7 +80,8 @@ class ExactModel:
     def solve_strict(self, hint: Assignment, spent: Spent, ceiling: Sequence[int] = ()) -> Result:
         """Solve rank by rank, then who stays and who is older, then the bill.
 
-        `ceiling` gives, stage by stage (and for the tie last), what need not be exceeded: a search stops where it is reached.
+        `ceiling` gives, stage by stage (and for the tie last), what need not be exceeded: a search stops where it is
+        reached.
         """
         problem = self.problem
         goals = [self.ladder.stage(row, len(problem.priorities)) for row in stage_rows(problem)]
@@ -196,7 +197,10 @@ def through(rows: Sequence[int], row: int, priorities: int) -> int:
 
 
 def _counted(row: int, priorities: int) -> list[int]:
-    """Return the ranks that a stage's sum counts: at keys up to its own, its tier and (but for deadlines) those above it."""
+    """Return the ranks that a stage's sum counts.
+
+    At keys up to its own, its tier and (but for deadlines) those above it.
+    """
     part, rest = divmod(row, 4 * priorities)
     tier, priority = divmod(rest, priorities)
     tiers = [0] if tier == 0 else list(range(1, tier + 1))

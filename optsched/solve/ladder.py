@@ -1,4 +1,7 @@
-"""The ladder: greedy first, then a search from there; the better checked plan goes out, labelled with the rung it came from."""
+"""The ladder: greedy first, then a search from there.
+
+The better checked plan goes out, labelled with the rung it came from.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How much room each job could have on each node, if all over whom it may have a right made way: a bound, worked out once."""
+"""How much room each job could have on each node, if all over whom it may have a right made way.
+
+A bound, worked out once.
+"""
 
 from __future__ import annotations
 

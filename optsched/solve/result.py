@@ -27,9 +27,10 @@ class Budget:
 class Result:
     """An assignment and what was proven about it.
 
-    `row_bounds` gives, rank by rank, the most GPUs that any plan could run there with the higher ranks as this plan has them; None
-    where it is not known (a bound below an open rank still holds for plans that are no worse above it). `bill_bound`: no plan with these ranks has a lower bill. `weighted_bound`: no plan has a higher weighted
-    sum. `proven`: no plan is better at all.
+    `row_bounds` gives, rank by rank, the most GPUs that any plan could run there with the higher ranks as this plan has
+    them; None where it is not known (a bound below an open rank still holds for plans that are no worse above it).
+    `bill_bound`: no plan with these ranks has a lower bill. `weighted_bound`: no plan has a higher weighted sum.
+    `proven`: no plan is better at all.
     """
 
     assignment: Assignment

@@ -30,7 +30,7 @@ def is_nvlink_level(level: str) -> bool:
     return level.lower().startswith(NVLINK_LEVEL_PREFIX)
 
 
-def graph(cluster: Cluster, tree: Tree) -> nx.DiGraph:
+def graph(cluster: Cluster, tree: Tree) -> nx.DiGraph[Vertex]:
     """Return root → domains, level by level → node → GPU island → GPU, of the cluster that `tree` was built from.
 
     Vertex attributes: `level` (a level's name, "cluster", "island" or "gpu"), `name`, `healthy_gpus`, `state` ("up"
@@ -39,7 +39,7 @@ def graph(cluster: Cluster, tree: Tree) -> nx.DiGraph:
     make), and `bandwidth_gb_per_s`, the fastest link to a sibling, None where not known. What has no wider domain
     hangs on the root.
     """
-    built = nx.DiGraph()
+    built: nx.DiGraph[Vertex] = nx.DiGraph()
     last = tree.node_level
     for index, node in enumerate(cluster.nodes):
         built.add_node((tree.levels[last], index), name=node.id, **_summary([node]), level=tree.levels[last])
@@ -58,13 +58,13 @@ def graph(cluster: Cluster, tree: Tree) -> nx.DiGraph:
     return built
 
 
-def fabric_graph(fabric: Fabric | None, gpus: int) -> nx.Graph:
+def fabric_graph(fabric: Fabric | None, gpus: int) -> nx.Graph[int]:
     """Return the listed links between the GPUs 0..gpus-1 of one node, as an undirected graph.
 
     Edges carry `kind` and `bandwidth_gb_per_s` (None where not known); links listed twice for a pair are one edge
     whose bandwidths are added. Links beyond the node's GPUs are left out.
     """
-    built = nx.Graph()
+    built: nx.Graph[int] = nx.Graph()
     built.add_nodes_from(range(gpus))
     for (first, second), links in _links_by_pair(fabric, gpus).items():
         built.add_edge(first, second, kind=links[0].kind, bandwidth_gb_per_s=_added(links))
@@ -85,7 +85,7 @@ def _added(links: Iterable[Link]) -> float | None:
     return sum(known) if known else None
 
 
-def _add_inside(built: nx.DiGraph, index: int, node: Node, fabric: Fabric | None) -> None:
+def _add_inside(built: nx.DiGraph[Vertex], index: int, node: Node, fabric: Fabric | None) -> None:
     """Add the islands and GPUs of one node; a GPU in no island hangs on the node itself."""
     vertex: Vertex = ("node", index)
     bad = set(node.gpus_bad)
@@ -133,7 +133,7 @@ def islands_of(fabric: Fabric | None, gpus: int) -> tuple[tuple[int, ...], ...]:
     if fabric and fabric.islands:
         groups = [tuple(sorted(gpu for gpu in island if 0 <= gpu < gpus)) for island in fabric.islands]
     else:
-        wired = nx.Graph()
+        wired: nx.Graph[int] = nx.Graph()
         wired.add_edges_from(pair for pair, links in _links_by_pair(fabric, gpus).items() if links[0].kind == "nvlink")
         groups = [tuple(sorted(group)) for group in nx.connected_components(wired)]
     return tuple(sorted((group for group in groups if group), key=lambda group: (-len(group), group)))

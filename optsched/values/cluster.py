@@ -38,8 +38,8 @@ class Link:
 class Fabric:
     """How the GPUs inside one kind of node are wired.
 
-    `islands` are groups of GPU indices with fast links among themselves; `nics` maps a GPU index to the name of its nearest
-    rail.
+    `islands` are groups of GPU indices with fast links among themselves; `nics` maps a GPU index to the name of its
+    nearest rail.
     """
 
     links: tuple[Link, ...] = ()

@@ -69,10 +69,10 @@ def gpus_on(booked: int | tuple[int, ...]) -> int:
 class Job:
     """One training job: a gang of `gpus` GPUs that starts whole or not at all.
 
-    `cpus` and `memory_gb` are totals, spread evenly over the GPUs. `priority` is an integer (classes are resolved at the
-    edge; `priority_class` keeps the name for display). `gpu_types` maps each allowed type to its relative speed (empty: any
-    type at speed 1). `min_gpus`..`max_gpus` make it elastic; both equal `gpus` where it is not. Instants in seconds on the
-    snapshot's clock.
+    `cpus` and `memory_gb` are totals, spread evenly over the GPUs. `priority` is an integer (classes are resolved at
+    the edge; `priority_class` keeps the name for display). `gpu_types` maps each allowed type to its relative speed
+    (empty: any type at speed 1). `min_gpus`..`max_gpus` make it elastic; both equal `gpus` where it is not. Instants in
+    seconds on the snapshot's clock.
     """
 
     id: JobId

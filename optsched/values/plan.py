@@ -26,8 +26,8 @@ class Tier(enum.Enum):
 class RankResult:
     """GPUs that run at one rank, and what no plan can exceed there with the higher ranks as they are.
 
-    `above_minimum` marks the GPUs that elastic jobs have above their minimum, which rank below every minimum. `gpus_bound`
-    is None while a higher rank is open.
+    `above_minimum` marks the GPUs that elastic jobs have above their minimum, which rank below every minimum.
+    `gpus_bound` is None while a higher rank is open.
     """
 
     tier: Tier

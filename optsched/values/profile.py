@@ -74,7 +74,6 @@ class Profile:
     speed_widest: float = 0.85
     preferred_price: float = 0.01
     domain_price: Mapping[LevelName, float] = field(default_factory=dict)
-    domain_price_per_gpu: float = 1.0
     start_latency_s: float = 60.0
     deadline_margin_s: float = 60.0
     requeue_delay_s: float = 300.0

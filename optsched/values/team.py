@@ -13,8 +13,8 @@ class Team:
     """One node of the team tree.
 
     `quota` is guaranteed, lent while unused; None means that the team has none: nothing is guaranteed to it and its
-    non-preemptible work is not bounded. `limit` is hard and covers the team with all teams below it. `weight` >= 0; with
-    weight 0 the team has no claim above its quota. `max_priority` is the largest priority that its jobs may use.
+    non-preemptible work is not bounded. `limit` is hard and covers the team with all teams below it. `weight` >= 0;
+    with weight 0 the team has no claim above its quota. `max_priority` is the largest priority that its jobs may use.
     """
 
     id: TeamId

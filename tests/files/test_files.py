@@ -211,7 +211,7 @@ def test_no_bytes_crash_the_loader(content: bytes) -> None:
         try:
             load_scenario("-")
         except InputError as error:
-            assert error.faults
+            assert error.faults  # noqa: PT017
 
 
 _json = st.recursive(
@@ -239,4 +239,4 @@ def test_no_data_crashes_the_loader(content: dict[str, object]) -> None:
         try:
             load_scenario("-")
         except InputError as error:
-            assert error.faults
+            assert error.faults  # noqa: PT017

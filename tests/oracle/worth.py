@@ -320,7 +320,7 @@ def domain_cost(a: After) -> int:
 
 def domain_price(r: Round, level: str) -> float:
     """Return the level's price; a level that the profile does not name has none."""
-    return r.profile.domain_price.get(level, 0.0) * r.profile.domain_price_per_gpu
+    return r.profile.domain_price.get(level, 0.0)
 
 
 def all_domains(r: Round) -> list[tuple[str, list[str]]]:

@@ -699,7 +699,10 @@ def test_what_a_start_may_cost_doubles_with_patience():
 
 
 def test_what_moves_displaces_nobody():
-    """w may not move onto v's node in v's place, whatever its priority: only what is free and what other moves leave is for it."""
+    """w may not move onto v's node in v's place, whatever its priority.
+
+    Only what is free and what other moves leave is for it.
+    """
     v, w = job("v").rank("P4").running(b=2), job("w").rank("P2").running(a=1, since=90000)
     snap = snapshot(nodes("a b", 2), v, w, job("q").gang(2).rank("P1"))
     assert not kept(snap, {"q": {"a": 2}, "w": {"b": 1}}, "v")

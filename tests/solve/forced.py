@@ -47,7 +47,10 @@ def valid_plans(problem: Problem, rng: random.Random, count: int, work_s: float 
 
 
 def allowed_by(coarse: CoarseModel, plan: Assignment) -> bool:
-    """Whether the coarse model has a solution that decides as the plan does, with ranks and worth no lower and a bill no higher."""
+    """Whether the coarse model has a solution that decides as the plan does.
+
+    Its ranks and worth are no lower, its bill is no higher.
+    """
     problem, decisions, model = coarse.problem, coarse.decisions, coarse.model.clone()
     changes = flow_of(problem, plan).changes
     known = {Change.START: decisions.starts, Change.STOP: decisions.stops, Change.MOVE: decisions.moves}

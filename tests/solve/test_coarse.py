@@ -1,4 +1,4 @@
-"""The coarse model leaves room for every valid plan; no valid plan beats its bounds; whatever it is asked, the plan is valid."""
+"""The coarse model leaves room for every valid plan, and no valid plan beats its bounds."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_the_brute_force_finds_nothing_above_a_bound(chunk):
             assert faults(problem, coarse(problem), best) == [], seed
 
 
-@pytest.mark.parametrize("seed", (0, 3, 4, 7))
+@pytest.mark.parametrize("seed", [0, 3, 4, 7])
 def test_bounds_hold_in_rounds_of_some_dozen_nodes(seed):
     """Against what the exact solver and random wishes find in a little while."""
     problem = build_problem(small_round(seed))

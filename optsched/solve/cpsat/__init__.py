@@ -1,1 +1,1 @@
-"""The exact model of a round for CP-SAT: variables, constraints, objective, stages."""
+"""The exact and the coarse model of a round for CP-SAT: variables, constraints, objective, stages."""

@@ -16,8 +16,8 @@ FEWEST, MOST = 8, 48
 class Cells:
     """`cell_of` (N,): the cell of each node, -1 outside every one; `level`: the level whose domains the cells refine.
 
-    `domain` and `gpu_type` (C,) describe each cell; `level` is -1 where domains were made up by grouping narrower ones, and then a
-    cell says nothing about spans.
+    `domain` and `gpu_type` (C,) describe each cell; `level` is -1 where domains were made up by grouping narrower ones,
+    and then a cell says nothing about spans.
     """
 
     cell_of: Ints
@@ -35,7 +35,8 @@ class Cells:
 def choose_cells(problem: Problem) -> Cells:
     """Choose the coarse level: the one with the number of domains nearest to FEWEST..MOST, the narrower of two alike.
 
-    Nodes outside that level's domains share one extra domain each type. With no level but nodes, all nodes are one domain.
+    Nodes outside that level's domains share one extra domain each type. With no level but nodes, all nodes are one
+    domain.
     """
     tree = problem.tree
     levels = list(range(tree.node_level))

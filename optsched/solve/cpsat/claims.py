@@ -107,7 +107,7 @@ class Claims:
             model = self._model
             most = max(job.maximum, job.size_now)
             known = model.new_int_var(0, most, f"{job.job.id} of type {gpu_type}")
-            here = gang.types[gpu_type] if gpu_type in gang.types else None
+            here = gang.types.get(gpu_type)
             if job.running:
                 home = gpu_type_of(self._problem, job.spread_now) == gpu_type
                 # Not moved: its own type. Moved: the type of where it goes.

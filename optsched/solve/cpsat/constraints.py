@@ -57,7 +57,10 @@ class Pairs:
         return self._present[key]
 
     def meetings(self) -> Iterator[tuple[int, int, Group, Linear, int, Change, IntVar | bool]]:
-        """Yield (node, taker, group, GPUs taken, giver, change, right) wherever a taker may have a right over a giver."""
+        """Yield every meeting at which a taker may have a right over a giver.
+
+        Each is (node, taker, group, GPUs taken, giver, change, right).
+        """
         for n, gives in self.flows.gives.items():
             for taker, group, gpus in self.flows.takers_on.get(n, ()):
                 for giver, change in gives:

@@ -85,7 +85,8 @@ def full_scope(problem: Problem) -> Scope:
     growing = [job for job in problem.running if job.elastic and job.size_now < job.maximum]
     movers = [job for job in problem.running if job.movable]
     takers = [*queued, *growing]
-    # Jobs of one team, priority and standing have the same rights: one of each kind (and a second, lest a job be asked about itself).
+    # Jobs of one team, priority and standing have the same rights: one of each kind is asked, and a second,
+    # lest a job be asked about itself.
     kinds: dict[tuple[object, ...], list[RoundJob]] = {}
     for taker in takers:
         kind = (taker.team, taker.claim_team, taker.priority, taker.emergency, taker.due, taker.may_break_quota)

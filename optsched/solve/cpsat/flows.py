@@ -1,6 +1,7 @@
 """Who is served by whom on every node: rules 7, 11, 12 and 13 as a transportation of GPUs.
 
-Takers are grouped by what decides their rights (`Group`); a giver's supply on a node goes to groups that have a right over it.
+Takers are grouped by what decides their rights (`Group`); a giver's supply on a node goes to groups that have a right
+over it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from optsched.solve.cpsat.terms import Linear, total
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Takers with the same rights: one team, priority, kind of deadline; `above`: more than their minimum, or growth; `moving`: they run."""
+    """Takers with the same rights: one team, priority, kind of deadline.
+
+    `above`: more than their minimum, or growth; `moving`: they run.
+    """
 
     team: int
     claim_team: int
@@ -190,7 +194,10 @@ def _add_node(problem: Problem, decisions: Decisions, claims: Claims, flows: Flo
 
 
 def _add_whole_nodes(problem: Problem, decisions: Decisions, claims: Claims, flows: Flows) -> None:
-    """Redundant but strong: a piece that fills a node needs everybody gone from it, by a right of its own or by a move."""
+    """Add that a piece that fills a node needs everybody gone from it, by a right of its own or by a move.
+
+    Redundant but strong.
+    """
     model = decisions.model
     on_node: dict[int, list[RoundJob]] = defaultdict(list)
     for job in problem.running:

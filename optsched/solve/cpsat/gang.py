@@ -17,7 +17,10 @@ from optsched.solve.cpsat.terms import Linear, total
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """A placement that exists exactly if `active`: `gpus[n]` on each candidate node, `size` in all, `loss` per the horizon."""
+    """A placement that exists exactly if `active`.
+
+    `gpus[n]` on each candidate node, `size` in all, `loss` per the horizon.
+    """
 
     job: RoundJob
     active: IntVar

@@ -59,14 +59,7 @@ class _TeamLine:
     def __init__(self, problem: Problem, decisions: Decisions, claims: Claims, team: int, jobs: list[RoundJob]) -> None:
         self.problem, self.decisions, self.claims, self.team, self.jobs = problem, decisions, claims, team, jobs
         self.priorities = len(problem.priorities)
-        self._open = [job for job in jobs if decisions.varies(job) or self._type_open(job)]
         self._cache: dict[tuple[str, int, int | None], Linear] = {}
-
-    def _type_open(self, job: RoundJob) -> bool:
-        return len(self.problem.gpu_types) > 1 and job.index in self.decisions.moves
-
-    def _constant(self, key: int) -> bool:
-        return not any(job.priority <= key for job in self._open)
 
     def of_type(self, key: int, gpu_type: int | None) -> Linear:
         """Return the GPUs of one type (None: of any) at keys up to `key`."""

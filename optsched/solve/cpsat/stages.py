@@ -14,7 +14,10 @@ from optsched.solve.cpsat.terms import Linear
 from optsched.solve.result import Budget, Spent
 
 SUBSOLVERS = ("max_lp", "default_lp")
-"""What two workers do: both lean on the linear relaxation, which the sums of these models make tight (several times as fast here)."""
+"""What two workers do: both lean on the linear relaxation.
+
+The sums of these models make it tight: several times as fast here.
+"""
 
 LARGEST_SUM = 1 << 44
 """Objectives are searched together while their sum stays below this: larger coefficients slow the search down."""
@@ -47,8 +50,9 @@ class Stages:
     ) -> list[StageResult]:
         """Maximise several objectives, each fixed before the next, in as few searches as possible; fixes all of them.
 
-        No objective can exceed `most`; where it is reached nothing is searched. `ceiling` gives values, one for each objective, that
-        no solution exceeds in this order (a later one may be exceeded where an earlier one is missed): a search stops there.
+        No objective can exceed `most`; where it is reached nothing is searched. `ceiling` gives values, one for each
+        objective, that no solution exceeds in this order (a later one may be exceeded where an earlier one is missed):
+        a search stops there.
         """
         results: list[StageResult] = []
         capped = len(ceiling) >= len(objectives)
@@ -89,7 +93,8 @@ class Stages:
     def _apart(self, group: Sequence[Linear], found: StageResult, most: int) -> list[StageResult]:
         """Read values and bounds of single objectives off the search for their weighted sum.
 
-        The first of them is bounded by its digits of the sum's bound; a later one too, while those before it are at their bounds.
+        The first of them is bounded by its digits of the sum's bound; a later one too, while those before it are at
+        their bounds.
         """
         scale = (most + 1) ** sum(not isinstance(objective, int) for objective in group)
         left, closed = found.bound, True
@@ -189,7 +194,10 @@ PROOF_DETERMINISTIC_S = 0.3
 
 
 def cannot(model: CpModel, one: int, literals: Mapping[int, IntVar], budget: Budget) -> bool:
-    """Return whether it is proven, within a small fixed amount of work, that one literal is never true alone among its like."""
+    """Return whether it is proven that one literal is never true alone among its like.
+
+    The proof has a small fixed amount of work.
+    """
     trial = model.clone()
     for key, literal in literals.items():
         trial.add(trial.get_bool_var_from_proto_index(literal.index) == int(key == one))

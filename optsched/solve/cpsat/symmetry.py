@@ -1,8 +1,12 @@
-"""Jobs that are alike but for their age start in order of age: a plan that does otherwise can be relabelled into a better one."""
+"""Jobs that are alike but for their age start in order of age.
+
+A plan that does otherwise can be relabelled into a better one.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 
 from optsched.rounds.problem import Problem, RoundJob
 from optsched.solve.cpsat.decisions import Decisions
@@ -37,13 +41,16 @@ def shape_key(problem: Problem, job: RoundJob) -> tuple[object, ...]:
 
 
 def order_equal_jobs(problem: Problem, decisions: Decisions) -> None:
-    """Add, for each group of jobs that are alike, that none starts before an older one (which may also cause more lost work)."""
+    """Add, for each group of jobs that are alike, that none starts before an older one.
+
+    The older one may also cause more lost work.
+    """
     groups: dict[tuple[object, ...], list[RoundJob]] = defaultdict(list)
     for j in decisions.starts:
         job = problem.jobs[j]
         groups[shape_key(problem, job)].append(job)
     for jobs in groups.values():
-        for older, younger in zip(jobs, jobs[1:], strict=False):
+        for older, younger in pairwise(jobs):
             if older.pays_gpu_s >= younger.pays_gpu_s and older.aging_milli >= younger.aging_milli:
                 decisions.model.add_implication(
                     decisions.starts[younger.index].active, decisions.starts[older.index].active
