@@ -2,8 +2,8 @@
 
     python benchmarks/measure_rounds.py [--runs 5] [--budget S] [--solver auto] [--profile NAME] FILE...
 
-Timed from the loaded snapshot to the returned plan, with topology, greedy, search, check and explanation inside; imports and the file are
-outside and reported on their own. Memory is the peak resident size of the process.
+Timed from the loaded snapshot to the returned plan, with topology, greedy, search, check and explanation inside;
+imports and loading the file are outside and reported on their own. Memory is the peak resident size of the process.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ def _row(file: str, runs: list[dict[str, Any]]) -> str:
     sources = "/".join(sorted({f"{run['source']} {run['status']}" for run in runs}))
     name = Path(file).name.removesuffix(".gz").removesuffix(".json")
     return (
-        f"| {name} | {statistics.median(times):.2f} ({max(times):.2f}) | {statistics.median(r['load_s'] for r in runs):.2f} "
+        f"| {name} | {statistics.median(times):.2f} ({max(times):.2f}) "
+        f"| {statistics.median(r['load_s'] for r in runs):.2f} "
         f"| {max(r['rss_mib'] for r in runs):.0f} | {sources} | {runs[0]['gpus']} | {worst_gpus} | {worst_gap} |"
     )
 

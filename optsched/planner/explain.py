@@ -1,4 +1,4 @@
-"""Why a job waits, as data: counts of what excludes it where, the nearest miss, and advice that planning again proves."""
+"""Why a job waits, as data: what excludes it where, the nearest miss, and advice that planning again proves."""
 
 from __future__ import annotations
 
@@ -86,12 +86,12 @@ def _why_impossible(problem: Problem, job: RoundJob) -> str:
         level = tree.levels[job.required]
         how = f" in nodes of {job.unit}" if job.cut is Cut.PER_NODE else ""
         return (
-            f"no single {level} can hold {job.minimum} GPUs{how}: the best of {tree.domain_count(job.required)} holds {most} "
-            "when empty, so the job can never start as written"
+            f"no single {level} can hold {job.minimum} GPUs{how}: the best of "
+            f"{tree.domain_count(job.required)} holds {most} when empty, so the job can never start as written"
         )
     if job.minimum > cluster:
         return f"needs {job.minimum} GPUs and the cluster has {cluster}; it can never start as written"
-    return f"no set of nodes suits its cut, slices, types, labels, CPUs and memory, even when empty ({job.minimum} GPUs wanted)"
+    return f"no nodes suit its cut, slices, types, labels, CPUs and memory, even when empty ({job.minimum} GPUs wanted)"
 
 
 Found = tuple[Waiting, list[Unblock]]
@@ -105,7 +105,8 @@ def _ceilings(after: After, job: RoundJob) -> Found | None:
     reason, detail, advice = _ceiling(after, job, after.problem.ceilings[index], index)
     reserved = _reserved(after, job)
     if reserved is not None and reserved.start_at is not None:
-        detail += f"; by the estimates of what runs it can start {instant_text(reserved.start_at, after.problem.snapshot.now)}"
+        when = instant_text(reserved.start_at, after.problem.snapshot.now)
+        detail += f"; by the estimates of what runs it can start {when}"
     return Waiting(job.job.id, reason, detail), advice
 
 
@@ -163,7 +164,8 @@ def _held(after: After, job: RoundJob) -> Found | None:
     if job.job.estimated_runtime_s is None:
         detail = f"room is kept for {who}{when}; it has no estimated run time, so it cannot be shown to end before that"
     else:
-        detail = f"room is kept for {who}{when}; it would still run then (its estimate is {span_text(job.job.estimated_runtime_s)})"
+        estimate = span_text(job.job.estimated_runtime_s)
+        detail = f"room is kept for {who}{when}; it would still run then (its estimate is {estimate})"
     if known and min(known) > problem.snapshot.now + 1:
         seconds = float(int(min(known) - problem.snapshot.now))
         field = f"jobs.{name}.estimated_runtime_s"

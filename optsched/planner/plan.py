@@ -33,8 +33,8 @@ def silent(stage: str, fraction: float) -> None:
 class PlanOptions:
     """How to plan. `budget_s` (None: the profile's) bounds the search by the clock, `deterministic_s` by counted work.
 
-    With `deterministic_s` and a budget that does not run out, the same snapshot and seed give the same plan. `tasks` adds every
-    task's rank, node, GPUs and slice. `prove` bounds how many waiting jobs have their advice proven by planning again.
+    With `deterministic_s` and a budget that does not run out, the same snapshot and seed give the same plan. `tasks`
+    adds every task's rank, node, GPUs and slice. `prove` bounds how many waiting jobs have their advice proven by planning again.
     """
 
     budget_s: float | None = None
@@ -116,7 +116,7 @@ Fate = Waiting | Start | Preemption | Move | None
 
 
 def explain_job(snapshot: Snapshot, job_id: JobId, options: PlanOptions, clock: Clock) -> Fate:
-    """Say what the next round does with one job; if it waits, why, and what would let it start, proven by planning again.
+    """Say what the next round does with one job; if it waits, why, and what is proven to let it start.
 
     Raises UsageError for a job that the snapshot does not have.
     """

@@ -31,8 +31,8 @@ class Reserved:
 def reserve(problem: Problem, assignment: Assignment) -> tuple[Problem, tuple[Reserved, ...]]:
     """Return the problem with holds for the gangs that `assignment` leaves blocked, and the reservations themselves.
 
-    Near deadlines are first served, then those starved within their entitlement, then the queue order; a job that can never run,
-    or that a quota or limit keeps waiting, gets none. A due deadline that a reservation meets anyway displaces nobody.
+    Near deadlines are first served, then those starved within their entitlement, then the queue order; a job that can
+    never run, or that a quota or limit keeps waiting, gets none. A due deadline that a reservation meets anyway displaces nobody.
     """
     forecast = _Forecast(problem)
     reserved: list[Reserved] = []
@@ -105,7 +105,7 @@ class _Forecast:
         return [(job, NEVER if end is None else end) for job, end in zip(running, ends, strict=True)]
 
     def _allowed(self, job: RoundJob, time: float) -> bool:
-        """Return whether limits and quotas let the job start at an instant, what is estimated to have ended being gone."""
+        """Return whether limits and quotas let the job start at an instant, what should have ended being gone."""
         for ceiling, held in zip(self.problem.ceilings, self._ceilings, strict=True):
             if job.index in ceiling.jobs:
                 item = ceiling.item
@@ -122,7 +122,7 @@ class _Forecast:
             self._booked[n] += count
 
     def first_start(self, job: RoundJob) -> Reserved | None:
-        """Return where and when the job can start first; without an estimate only once it has waited `starve_after_s`."""
+        """Return where and when the job can start first; without an estimate only once it is starved."""
         spread = self._at(job, self.now)
         if spread is not None:
             return Reserved(job, spread, self.now)
@@ -186,7 +186,7 @@ def _hold(problem: Problem, reserved: Reserved) -> Hold | None:
 
 
 def _binds(problem: Problem, reserved: Reserved, job: RoundJob) -> bool:
-    """Return whether a hold keeps the job off: it is behind in the order, and neither ends in time nor stops on demand."""
+    """Return whether a hold keeps the job off: it is behind, and neither ends in time nor stops on demand."""
     if job.index == reserved.job.index or (not job.running and job.index < reserved.job.index):
         return False
     if job.job.preemptible and problem.profile.backfill_preemptible:

@@ -135,8 +135,8 @@ def _priority_names(snapshot: Snapshot, priorities: Sequence[int]) -> tuple[str,
 def _row_weights(snapshot: Snapshot, priorities: Sequence[int]) -> Ints:
     """Return w of every rank in thousandths, shape (8P,): tier weight (tenths) times class weight (hundredths).
 
-    Along a line weights never grow: GPUs above a minimum are worth at most what the least class is. So the weighted sum is
-    concave in what teams run, and a solver that only bounds tier sums from above still gets them right.
+    Along a line weights never grow: GPUs above a minimum are worth at most what the least class is. So the weighted sum
+    is concave in what teams run, and a solver that only bounds tier sums from above still gets them right.
     """
     profile = snapshot.profile
     weight = class_weight(profile)

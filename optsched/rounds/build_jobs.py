@@ -212,7 +212,7 @@ class JobBuilder:
         return min(UNLIMITED, int(profile.max_loss_ratio * minimum * profile.horizon_s * 2**doublings))
 
     def _fewest_domains(self, job: Job, cut: Cut, unit: int, lawful: Flags) -> int:
-        """Return the least number of domains of the preferred level that could hold the job if they were empty, >= 1."""
+        """Return the least number of empty domains of the preferred level that could hold the job, >= 1."""
         if job.preferred is None:
             return 1
         key = (id(lawful), cut, unit, job.preferred, job.gpus)

@@ -35,7 +35,7 @@ SCARCE = 0.999
 class Teams:
     """The teams of a round: the snapshot's, then one per grant that names jobs, then the one of near deadlines.
 
-    `grant_of` maps a job to the team of the grant that names it; `quotas` are the quotas in force, grants to teams added.
+    `grant_of` maps a job to the team of the grant that names it; `quotas` are in force, grants to teams added.
     """
 
     names: tuple[str, ...]
@@ -209,7 +209,7 @@ def _side_items(amounts: Amounts) -> list[Item]:
 
 
 def _entitlement_items(teams: Teams, shares: Shares, types: int) -> tuple[tuple[Item, ...], ...]:
-    """Return what an entitlement bounds: GPUs of each type always, CPUs and memory only where they are what runs short."""
+    """Return what an entitlement bounds: GPUs of each type always, CPUs and memory only where they run short."""
     amounts = shares.entitled.amounts
     lines: list[tuple[Item, ...]] = []
     scarce = [

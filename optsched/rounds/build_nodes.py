@@ -153,7 +153,7 @@ class Eligibility:
 
 
 def healthy_capacity(nodes: Sequence[Node], arrays: Nodes) -> Ints:
-    """Return the GPUs per node that work can be counted on, shape (N,): all where new work is taken, else what is booked."""
+    """Return the GPUs per node that work can be counted on, (N,): all where new work is taken, else what is booked."""
     alive = np.array([node.state is not NodeState.DOWN for node in nodes], dtype=bool)
     booked = np.minimum(arrays.capacity - arrays.free, arrays.capacity)
     return np.where(arrays.taking, arrays.capacity, np.where(alive, booked, 0))

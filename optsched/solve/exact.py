@@ -96,9 +96,9 @@ class ExactModel:
     def _search_ranks(
         self, goals: Sequence[Linear], spent: Spent, ceiling: Sequence[int]
     ) -> tuple[Stages, list[StageResult]]:
-        """Search the ranks, first among plans that exceed no ceiling anywhere: a tighter model, solved several times as fast.
+        """Search the ranks, first among plans that exceed no ceiling anywhere: a tighter model, solved much faster.
 
-        It leaves out plans that miss a ceiling to exceed a later one, so it proves nothing unless every ceiling is reached.
+        It leaves out plans that miss a ceiling to exceed a later one, so it proves nothing unless all are reached.
         """
         most = most_gpus(self.problem)
         if len(ceiling) >= len(goals):

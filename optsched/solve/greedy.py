@@ -218,7 +218,7 @@ class _Greedy:
         return claim
 
     def _lean_on(self, job: RoundJob, claim: Claim, chosen: Sequence[RoundJob]) -> None:
-        """Remember the claims that the job's rights over other teams rest on: later starts must not take it out of its line."""
+        """Remember the claims that the job's rights rest on: later starts must not take it out of its line."""
         others = [victim for victim in chosen if victim.team != job.team]
         if not others or exempt(job):
             return

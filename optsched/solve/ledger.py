@@ -14,7 +14,7 @@ from optsched.rounds.score import gpu_type_of, size_of
 
 
 class Ledger:
-    """Books starts, stops and growth against a problem; arrays `gpus`, `cpus_u`, `memory_u` are what is free per node (N,).
+    """Books starts, stops and growth; `gpus`, `cpus_u`, `memory_u` are what is free per node, (N,).
 
     What stopped jobs leave over is not free for others in this round: only takers with a right over them may have it.
     """

@@ -1,6 +1,6 @@
 """One gang into given room: best fit, narrowest span first, fewest domains, slices whole.
 
-A heuristic: it finds a placement whenever the domains' sums allow one for equal units, and tends to leave large holes whole.
+A heuristic: it finds a placement whenever the domains' sums allow one for equal units, and leaves large holes whole.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _tightest(tree: Tree, candidates: Ints, free: Ints) -> int:
 
 
 def _spread(job: RoundJob, tree: Tree, nodes: Nodes, room: Ints, free: Ints, size: int, level: int) -> Spread | None:
-    """Spread `size` GPUs over the nodes with room, domain by domain of each narrower level; None if a cut does not come out."""
+    """Spread `size` GPUs over the nodes with room, domain by domain; None if a cut does not come out."""
     taken: list[tuple[int, int]] = []
     if not _descend(job, tree, nodes, room, free, np.flatnonzero(room), size, level + 1, taken):
         return None
@@ -143,7 +143,7 @@ def _descend(
 
 
 def _onto_nodes(job: RoundJob, room: Ints, free: Ints, members: Ints, size: int, taken: list[tuple[int, int]]) -> bool:
-    """Take `size` GPUs from nodes of one domain: the fullest nodes first for equal units, the fewest nodes for tasks."""
+    """Take `size` GPUs from nodes of one domain: the fullest first for equal units, the fewest for tasks."""
     if job.cut is Cut.PER_NODE:
         count = size // job.unit
         if len(members) < count:
