@@ -34,8 +34,8 @@ class PlanOptions:
     """How to plan. `budget_s` (None: the profile's) bounds the search by the clock, `deterministic_s` by counted work.
 
     With `deterministic_s` and a budget that does not run out, the same snapshot and seed give the same plan. `tasks`
-    adds every task's rank, node, GPUs and slice. `prove` bounds how many waiting jobs have their advice proven by planning again.
-    """
+    adds every task's rank, node, GPUs and slice. `prove` bounds how many waiting jobs have their advice proven by
+    planning again. """
 
     budget_s: float | None = None
     solver: SolverChoice = SolverChoice.AUTO
