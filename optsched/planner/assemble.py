@@ -22,6 +22,7 @@ from optsched.values.plan import (
     Preemption,
     RankResult,
     RoundInfo,
+    Source,
     Start,
     Status,
     Tier,
@@ -154,11 +155,17 @@ def _round_info(problem: Problem, answer: Answer) -> RoundInfo:
         gap_gpus=gap_gpus,
         wall_s=0.0,
         deterministic_s=result.deterministic_s,
-        considered=len(problem.queued),
+        considered=considered(problem, answer),
         queued=len(problem.queued),
         ranks=ranks,
         why=answer.why,
     )
+
+
+def considered(problem: Problem, answer: Answer) -> int:
+    """Return how many queued jobs the plan's solver looked at: greedy looks at all, a search at the window."""
+    searched = answer.source is Source.CP_SAT
+    return min(len(problem.queued), problem.profile.window_jobs) if searched else len(problem.queued)
 
 
 def _ranks(problem: Problem, score: Score, bounds: Sequence[int | None]) -> tuple[RankResult, ...]:

@@ -35,7 +35,8 @@ class PlanOptions:
 
     With `deterministic_s` and a budget that does not run out, the same snapshot and seed give the same plan. `tasks`
     adds every task's rank, node, GPUs and slice. `prove` bounds how many waiting jobs have their advice proven by
-    planning again. """
+    planning again.
+    """
 
     budget_s: float | None = None
     solver: SolverChoice = SolverChoice.AUTO

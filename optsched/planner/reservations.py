@@ -33,7 +33,8 @@ def reserve(problem: Problem, assignment: Assignment) -> tuple[Problem, tuple[Re
 
     Near deadlines are first served, then those starved within their entitlement, then the queue order; a job that can
     never run, or that a quota or limit keeps waiting, gets none. A due deadline that a reservation meets anyway
-    displaces nobody. """
+    displaces nobody.
+    """
     forecast = _Forecast(problem)
     reserved: list[Reserved] = []
     for job in _candidates(problem, assignment)[: max(0, problem.profile.max_reservations)]:

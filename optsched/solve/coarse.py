@@ -17,7 +17,7 @@ from optsched.rounds.problem import UNLIMITED, Problem
 from optsched.rounds.score import Score, score
 from optsched.solve.cpsat import objective
 from optsched.solve.cpsat.coarse_model import CoarseModel
-from optsched.solve.cpsat.decisions import Scope, full_scope
+from optsched.solve.cpsat.decisions import Scope, full_scope, in_window
 from optsched.solve.cpsat.stages import Stages, cannot
 from optsched.solve.exact import ExactModel, most_gpus, per_row, stage_rows, through
 from optsched.solve.result import Budget, Result, Spent
@@ -155,7 +155,7 @@ def _fine(problem: Problem, choice: Choice, hint: Assignment, spent: Spent) -> A
     """Place what the coarse plan chose, exactly where that is affordable."""
     share = dataclasses.replace(spent.budget, wall_s=spent.wall_left_s * FINE_SHARE)
     part = Spent(share, spent.clock)
-    model = ExactModel(problem, choice.scope)
+    model = ExactModel(problem, in_window(problem, choice.scope))
     model.hint(NO_CHANGE)
     ceiling = (*choice.goals, *([] if choice.tie is None else [choice.tie]))
     if _reached(problem, score(problem, NO_CHANGE)) > list(choice.goals):
@@ -242,6 +242,6 @@ def _weighted(problem: Problem, coarse: CoarseModel, hint: Assignment, spent: Sp
     spent.deterministic_s += stages.spent.deterministic_s
     plan = hint
     if stages.solution is not None and len(problem.nodes.capacity) <= FINE_NODES:
-        model = ExactModel(problem, _scope_of(problem, coarse, stages))
+        model = ExactModel(problem, in_window(problem, _scope_of(problem, coarse, stages)))
         plan = _better(problem, model.solve_weighted(NO_CHANGE, spent).assignment, hint)
     return Result(plan, weighted_bound=result.bound, deterministic_s=spent.deterministic_s)

@@ -23,7 +23,7 @@ from optsched.solve.cpsat.constraints import (
     add_payment,
     add_stop_limit,
 )
-from optsched.solve.cpsat.decisions import Decisions, Scope, add_decisions, full_scope
+from optsched.solve.cpsat.decisions import Decisions, Scope, add_decisions, full_scope, in_window
 from optsched.solve.cpsat.flows import Flows, add_flows
 from optsched.solve.cpsat.hints import add_hint, assignment_of
 from optsched.solve.cpsat.stages import StageResult, Stages
@@ -43,13 +43,18 @@ class ExactSolver:
         self._scope = scope
 
     def solve(self, problem: Problem, hint: Assignment, budget: Budget, clock: Clock) -> Result:
-        """Return the best assignment found, with bounds for everything in scope; at worst the hint."""
+        """Return the best assignment found, at worst the hint; with bounds where the whole queue was in the window."""
         spent = Spent(budget, clock)
-        model = ExactModel(problem, self._scope(problem))
+        scope = self._scope(problem)
+        window = in_window(problem, scope)
+        model = ExactModel(problem, window)
         model.hint(hint)
-        if problem.profile.priority_mode is PriorityMode.WEIGHTED:
-            return model.solve_weighted(hint, spent)
-        return model.solve_strict(hint, spent)
+        weighted = problem.profile.priority_mode is PriorityMode.WEIGHTED
+        result = model.solve_weighted(hint, spent) if weighted else model.solve_strict(hint, spent)
+        if window == scope:
+            return result
+        note = "the search looked at the window only, so nothing is proven about the rest of the queue"
+        return Result(result.assignment, deterministic_s=result.deterministic_s, note=note)
 
 
 class ExactModel:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ortools.sat.python.cp_model import CpModel, IntVar
 
@@ -112,6 +112,14 @@ def full_scope(problem: Problem) -> Scope:
     reasons_to_move = bool(queued or growing) or pays or len(problem.gpu_types) > 1
     moves = {job.index for job in movers} if reasons_to_move else set()
     return Scope(frozenset(job.index for job in queued), frozenset(stops), frozenset(moves), frozenset(shrinks))
+
+
+def in_window(problem: Problem, scope: Scope) -> Scope:
+    """Return the scope with starts only from the head of the queue, as far as the profile's window goes."""
+    last = problem.first_queued + problem.profile.window_jobs
+    if len(problem.jobs) <= last:
+        return scope
+    return replace(scope, starts=frozenset(j for j in scope.starts if j < last))
 
 
 def add_decisions(problem: Problem, model: CpModel, scope: Scope) -> Decisions:
