@@ -130,7 +130,10 @@ def test_a_coarse_plan_that_cannot_be_packed_is_repaired(seed, about):
     problem = tiny(seed)
     best = ExactSolver().solve(problem, NO_CHANGE, ENOUGH, StoppedClock())
     for hint in (NO_CHANGE, base(problem)):
-        assert faults(problem, coarse(problem, hint=hint), best.assignment) == [] or hint is NO_CHANGE, about
+        allowed = ["worse than greedy"] if hint is NO_CHANGE else []
+        assert [
+            each for each in faults(problem, coarse(problem, hint=hint), best.assignment) if each not in allowed
+        ] == [], about
 
 
 @pytest.mark.parametrize("chunk", range(4))

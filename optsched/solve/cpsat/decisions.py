@@ -54,11 +54,6 @@ class Decisions:
             total = total + gang.size - job.size_now * gang.active
         return total
 
-    def varies(self, job: RoundJob) -> bool:
-        """Return whether what the job holds after the plan is open."""
-        j = job.index
-        return j in self.starts or j in self.stops or j in self.resizes
-
     def stays_put(self, job: RoundJob) -> list[IntVar]:
         """Return literals, at most one of which is true: how a running job changes."""
         j = job.index
