@@ -39,7 +39,6 @@ def test_four_racks_with_fifteen_free_nodes_are_divided_without_a_rest():
     assert len(outcome(snapshot(there, *asks)).started) == 8
 
 
-@pytest.mark.xfail(strict=False, reason="needs a search above 64 nodes")
 def test_sixteen_racks_with_fifteen_free_nodes_run_all_32_jobs():
     """The same on 240 nodes."""
     there = [each for r in range(16) for each in nodes(" ".join(f"r{r}n{i}" for i in range(15)), 1, rack=f"r{r}")]
