@@ -41,10 +41,23 @@ def quality(info: RoundInfo) -> str:
     if info.status is Status.OPTIMAL:
         return "Optimal: no better plan exists"
     if info.gap is None:
-        return "Valid; how far from the best possible is not known"
+        return _valid(info)
     if info.gap == 0:
         return "As good as the bound: nothing better is possible"
     return f"Within {percent(info.gap)} of the best possible"
+
+
+def _valid(info: RoundInfo) -> str:
+    """Return what is known of a plan without a gap: how many of its highest ranks are proven."""
+    closed = 0
+    for rank in info.ranks:
+        if rank.gpus_bound != rank.gpus:
+            break
+        closed += 1
+    if not closed:
+        return "Valid; how far from the best possible is not known"
+    ranks = "highest rank is" if closed == 1 else f"{closed} highest ranks are"
+    return f"Valid; its {ranks} proven the best possible, what is below is not known"
 
 
 def _header(snapshot: Snapshot, plan: Plan, facts: Facts, title: str, width: int, style: Style) -> Lines:
