@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 SNAPSHOT ?= optsched/examples/philly-busy.json.gz
+BUDGET   ?= 10
 
 .PHONY: help run test lint bench lock clean
 
@@ -24,7 +25,7 @@ $(READY): requirements.lock pyproject.toml
 	@touch $@
 
 run: $(READY)
-	$(BIN)/optsched plan $(SNAPSHOT)
+	$(BIN)/optsched plan $(SNAPSHOT) --budget $(BUDGET)
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 $(TESTS)

@@ -50,7 +50,14 @@ def test_the_head_says_what_is_planned_how_well_and_what_changes() -> None:
     [
         ({"status": Status.FEASIBLE, "gap": 0.003}, "Within 0.3 % of the best possible"),
         ({"status": Status.FEASIBLE, "gap": 0.003, "gap_gpus": 12}, "(at most 12 GPUs short, over all ranks)"),
-        ({"status": Status.FEASIBLE, "gap": None, "gap_gpus": None}, "how far from the best possible is not known"),
+        (
+            {"status": Status.FEASIBLE, "gap": None, "gap_gpus": None, "ranks": ()},
+            "how far from the best possible is not known",
+        ),
+        (
+            {"status": Status.FEASIBLE, "gap": None, "gap_gpus": None},
+            "its highest rank is proven the best possible, what is below is not known",
+        ),
         ({"status": Status.FEASIBLE, "gap": 0.0}, "As good as the bound: nothing better is possible"),
         ({"source": Source.GREEDY, "why": "the solver found nothing in time"}, "The solver found nothing in time"),
         ({"source": Source.GREEDY}, "Greedy plan, 1.2 s"),
