@@ -53,7 +53,7 @@ def _valid(info: RoundInfo) -> str:
     for rank in info.ranks:
         if rank.gpus_bound != rank.gpus:
             break
-        closed += 1
+        closed += rank.gpus > 0
     if not closed:
         return "Valid; how far from the best possible is not known"
     ranks = "highest rank is" if closed == 1 else f"{closed} highest ranks are"
