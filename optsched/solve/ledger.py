@@ -29,7 +29,8 @@ class Ledger:
         running = [(job, gpu_type_of(problem, job.spread_now)) for job in problem.running if job.size_now]
         shape = (len(problem.team_names), len(problem.priorities), len(problem.gpu_types))
         self.line = use_of(shape, [(job.line_team, job, job.size_now, y) for job, y in running])
-        self.claim = use_of(shape, [(job.claim_team, job, job.size_now, y) for job, y in running])
+        # What runs is ranked in the line of the team on whose quota it stands; only queued jobs can be lifted above it.
+        self.claim = Use(self.line.gpus.copy(), self.line.cpus.copy(), self.line.memory.copy())
         self._rows: dict[int, list[int]] = {}
         self.version = [0] * shape[0]
         self.claims: dict[tuple[int, int, tuple[Item, ...]], None] = {}
