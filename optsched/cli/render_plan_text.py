@@ -70,7 +70,7 @@ def _header(snapshot: Snapshot, plan: Plan, facts: Facts, title: str, width: int
     window = f"{looked}{count(info.queued, 'queued job')} considered" if info.queued else "no queued jobs"
     paint = style.good if info.status is Status.OPTIMAL or info.gap == 0 else style.wait
     first = quality(info)
-    if info.gap_gpus:
+    if info.gap_gpus and info.gap is not None:
         first += f" (at most {count(info.gap_gpus, 'GPU')} short, over all ranks)"
     lines += [paint(line) for line in wrapped(first, width, 0)]
     lines += wrapped(joined([f"{SOLVERS[info.source]}, {duration(info.wall_s)}", window]), width, 0)

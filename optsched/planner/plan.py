@@ -56,6 +56,18 @@ class Solved:
     wall_s: float
 
 
+PROVE_SHARE = 0.25
+"""Advice to waiting jobs is proven for this share of the budget after the search ..."""
+
+LEAST_PROVE_S = 0.25
+"""... and for this many seconds more."""
+
+
+def _budget_s(snapshot: Snapshot, options: PlanOptions) -> float:
+    """Return the seconds that a search may take."""
+    return snapshot.profile.budget_s if options.budget_s is None else options.budget_s
+
+
 def solve_round(
     snapshot: Snapshot, options: PlanOptions, clock: Clock, progress: Progress = silent, tree: Tree | None = None
 ) -> Solved:
@@ -69,7 +81,7 @@ def solve_round(
     problem, reserved = reserve(problem, first)
     if base is not None and any(not hold.binds.isdisjoint(base.changed) for hold in problem.holds):
         base = None
-    budget_s = snapshot.profile.budget_s if options.budget_s is None else options.budget_s
+    budget_s = _budget_s(snapshot, options)
     left = max(0.0, budget_s - (clock.monotonic_s() - started)) if budget_s > 0 else 0.0
     budget = Budget(left, options.deterministic_s, options.seed)
     answer = climb(problem, options.solver, budget, clock, progress, base)
@@ -84,11 +96,16 @@ def _nothing_due(problem: Problem) -> Problem:
     return dataclasses.replace(problem, jobs=jobs)
 
 
-def prover(options: PlanOptions, clock: Clock) -> Proof:
-    """Return what proves advice: plan again as before, and see whether the job runs."""
+def prover(options: PlanOptions, clock: Clock, within_s: float) -> Proof:
+    """Return what proves advice: plan again and see whether the job runs; nothing is proven once time is up."""
+    until = clock.monotonic_s() + within_s
 
     def proof(snapshot: Snapshot, job_id: JobId) -> bool:
-        solved = solve_round(snapshot, options, clock)
+        left = until - clock.monotonic_s()
+        if left <= 0:
+            return False
+        budget_s = min(_budget_s(snapshot, options), left)
+        solved = solve_round(snapshot, dataclasses.replace(options, budget_s=budget_s), clock)
         return any(solved.problem.jobs[j].job.id == job_id for j in solved.answer.assignment.changed)
 
     return proof
@@ -105,7 +122,7 @@ def plan_round(
     solved = solve_round(snapshot, options, clock, progress, tree)
     progress("explaining", 0.9)
     prove = options.prove if len(snapshot.cluster.nodes) <= EXACT_NODES else 0
-    proof = prover(options, clock)
+    proof = prover(options, clock, PROVE_SHARE * _budget_s(snapshot, options) + LEAST_PROVE_S)
     waiting = explain_waiting(solved.problem, solved.reserved, solved.answer.assignment, proof, prove)
     plan = assemble(solved.problem, solved.reserved, solved.answer, waiting, with_tasks=options.tasks)
     progress("done", 1.0)
@@ -125,7 +142,8 @@ def explain_job(snapshot: Snapshot, job_id: JobId, options: PlanOptions, clock: 
         raise UsageError(f"no job is called {job_id}")
     solved = solve_round(snapshot, options, clock)
     assignment = solved.answer.assignment
-    waiting = explain_waiting(solved.problem, solved.reserved, assignment, prover(options, clock), 1, only=job_id)
+    proof = prover(options, clock, 3 * _budget_s(snapshot, options) + LEAST_PROVE_S)
+    waiting = explain_waiting(solved.problem, solved.reserved, assignment, proof, 1, only=job_id)
     plan = assemble(solved.problem, solved.reserved, solved.answer, waiting, with_tasks=options.tasks)
     entries: list[Fate] = [*plan.queued, *plan.starts, *plan.preemptions, *plan.migrations, *plan.resizes]
     return next((entry for entry in entries if entry is not None and entry.job == job_id), None)

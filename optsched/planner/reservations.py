@@ -35,7 +35,7 @@ def reserve(problem: Problem, assignment: Assignment) -> tuple[Problem, tuple[Re
     never run, or that a quota or limit keeps waiting, gets none. A due deadline that a reservation meets anyway
     displaces nobody.
     """
-    forecast = _Forecast(problem)
+    forecast = _Forecast(problem, assignment)
     reserved: list[Reserved] = []
     for job in _candidates(problem, assignment)[: max(0, problem.profile.max_reservations)]:
         found = forecast.first_start(job)
@@ -71,15 +71,21 @@ def _candidates(problem: Problem, assignment: Assignment) -> list[RoundJob]:
 
 
 class _Forecast:
-    """When estimates say that nodes come free. What earlier reservations plan to use is taken off for good."""
+    """When estimates say that nodes come free, once a plan's stops are gone.
 
-    def __init__(self, problem: Problem) -> None:
+    What earlier reservations plan to use is taken off for good; what the plan starts ahead of a job until it ends.
+    """
+
+    def __init__(self, problem: Problem, assignment: Assignment) -> None:
         self.problem = problem
         self.now = problem.snapshot.now
+        self._starts = [
+            (job, NEVER if (estimate := job.job.estimated_runtime_s) is None else self.now + estimate, spread)
+            for job in problem.queued
+            if (spread := assignment.changed.get(job.index)) is not None
+        ]
         entries = [
-            (end if (end := estimated_end(job.job, self.now)) is not None else NEVER, job.index, n, count)
-            for job in problem.running
-            for n, count in job.spread_now
+            (self._end(job, assignment), job.index, n, count) for job in problem.running for n, count in job.spread_now
         ]
         entries.sort()
         self._ends = np.array([each[0] for each in entries], dtype=np.float64)
@@ -98,7 +104,15 @@ class _Forecast:
             ]
             for ceiling in problem.ceilings
         ]
-        self.times: Sequence[float] = np.unique(self._ends[np.isfinite(self._ends)]).tolist()
+        ends = [*self._ends.tolist(), *(end for _, end, _ in self._starts)]
+        self.times: Sequence[float] = sorted({end for end in ends if np.isfinite(end)})
+
+    def _end(self, job: RoundJob, assignment: Assignment) -> float:
+        """Return when a running job should be gone: at once where the plan stops it."""
+        if job.index in assignment.stopped:
+            return -NEVER
+        end = estimated_end(job.job, self.now)
+        return NEVER if end is None else end
 
     def _running_in(self, jobs: Sequence[int]) -> list[tuple[RoundJob, float]]:
         running = [self.problem.jobs[j] for j in jobs if j < self.problem.first_queued]
@@ -156,14 +170,14 @@ class _Forecast:
             return free + np.bincount(nodes, amounts[gone], count).astype(np.int64)
 
         gpus = np.maximum(0, np.minimum(plus(arrays.free, self._gpus), arrays.capacity) - self._booked)
-        return pack(
-            self.problem,
-            job,
-            gpus,
-            plus(arrays.cpus_free_u, self._cpus),
-            plus(arrays.memory_free_u, self._memory),
-            job.minimum,
-        )
+        cpus, memory = plus(arrays.cpus_free_u, self._cpus), plus(arrays.memory_free_u, self._memory)
+        for ahead, end, spread in self._starts:
+            if ahead.index < job.index and end > time:
+                for n, count in spread:
+                    gpus[n] = max(0, int(gpus[n]) - count)
+                    cpus[n] -= count * ahead.cpus_per_gpu_u
+                    memory[n] -= count * ahead.memory_per_gpu_u
+        return pack(self.problem, job, gpus, cpus, memory, job.minimum)
 
 
 def _hold(problem: Problem, reserved: Reserved) -> Hold | None:

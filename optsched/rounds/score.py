@@ -96,6 +96,22 @@ def loss_at(problem: Problem, job: RoundJob, size: int, span: int, gpu_type: int
     return size * round(problem.horizon_s * (1.0 - speed))
 
 
+def least_bill(problem: Problem) -> int:
+    """Return a number that no plan's bill is below: 0, unless some span or type is faster than full speed."""
+    fastest = {
+        (job.type_speed, job.span_speed): max(job.type_speed, default=1.0) * max(job.span_speed) for job in problem.jobs
+    }
+    if all(speed <= 1.0 for speed in fastest.values()):
+        return 0
+    return sum(
+        min(
+            0,
+            max(job.maximum, job.size_now) * round(problem.horizon_s * (1.0 - fastest[job.type_speed, job.span_speed])),
+        )
+        for job in problem.jobs
+    )
+
+
 def scatter_loss(problem: Problem, job: RoundJob, size: int, nodes: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int:
     """Return the price of using more domains of the preferred level than could be."""
     if job.preferred is None:

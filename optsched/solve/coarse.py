@@ -14,7 +14,7 @@ from optsched.clock import Clock
 from optsched.rounds.assignment import NO_CHANGE, Assignment
 from optsched.rounds.check import check
 from optsched.rounds.problem import UNLIMITED, Problem
-from optsched.rounds.score import Score, score
+from optsched.rounds.score import Score, least_bill, score
 from optsched.solve.cpsat import objective
 from optsched.solve.cpsat.coarse_model import CoarseModel
 from optsched.solve.cpsat.decisions import Scope, full_scope, in_window
@@ -130,7 +130,7 @@ def _choose(problem: Problem, coarse: CoarseModel, spent: Spent) -> Choice | Non
         bounds=tuple(result.bound for result in results if result.value is not None),
         tie=tie.value,
         tie_closed=tie.optimal,
-        bill_bound=max(0, bill.bound),
+        bill_bound=max(least_bill(problem), bill.bound),
     )
 
 
@@ -220,7 +220,7 @@ def _bound_anew(
         tie_closed = stages.maximize(goal, RANK_SHARE).bound == tie
         if tie_closed and not isinstance(goal, int):
             coarse.model.add(goal >= tie)
-    return bounds, max(0, stages.minimize(coarse.bill, 1.0).bound), tie_closed
+    return bounds, max(least_bill(problem), stages.minimize(coarse.bill, 1.0).bound), tie_closed
 
 
 def _reached(problem: Problem, worth: Score) -> list[int]:

@@ -10,7 +10,7 @@ from optsched.clock import Clock
 from optsched.errors import SolverFailed
 from optsched.rounds.assignment import Assignment
 from optsched.rounds.problem import Problem
-from optsched.rounds.score import score
+from optsched.rounds.score import least_bill, score
 from optsched.solve.cpsat import objective
 from optsched.solve.cpsat.claims import Claims
 from optsched.solve.cpsat.constraints import (
@@ -163,7 +163,7 @@ class ExactModel:
         return Result(
             assignment=assignment,
             row_bounds=per_row(problem, assignment, bounds, priorities),
-            bill_bound=max(0, bill.bound),
+            bill_bound=max(least_bill(problem), bill.bound),
             proven=proven,
             deterministic_s=spent.deterministic_s,
         )

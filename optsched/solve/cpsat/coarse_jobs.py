@@ -95,7 +95,9 @@ class CoarseJobs:
         by_type = self._types(job, active, cells)
         if self.piece(job) == job.maximum or job.cut is Cut.ONE_NODE:
             self.mask_of(job)
-            loss = self._least_loss(job, job.minimum, list(by_type)) * active if not job.elastic else 0
+            size_priced = job.minimum if not job.elastic else job.maximum
+            least = self._least_loss(job, size_priced, list(by_type))
+            loss: Linear = (min(0, least) if job.elastic else least) * active
             self.decisions.starts[job.index] = Gang(job, active, {}, size, loss, above, {}, by_type)
             return
         split = {c: model.new_int_var(0, most, f"{job.job.id} in {c}") for c, most in cells.items()}
@@ -239,7 +241,7 @@ class CoarseJobs:
     ) -> Linear:
         """Return the least loss that the split allows: by how wide it is spread, and over the preferred level."""
         if job.elastic:
-            return 0
+            return min(0, self._least_loss(job, job.maximum, types)) * active
         problem, level = self.problem, self.cells.level
         best = self._least_loss(job, job.minimum, types)
         if level < 0:
@@ -279,7 +281,8 @@ class CoarseJobs:
             self.freed[n].append((1, given, j, Change.SHRINK))
         size = job.size_now * active - lost + gained
         home = gpu_type_of(problem, job.spread_now)
-        self.decisions.resizes[j] = Gang(job, active, {}, size, 0, None, {}, {home: active})
+        gain = min(0, self._least_loss(job, max(job.maximum, job.size_now), [home])) * active
+        self.decisions.resizes[j] = Gang(job, active, {}, size, gain, None, {}, {home: active})
         self.decisions.shrinks[j], self.decisions.grows[j] = shrink, grow
         self.gained[j] = gained
         self.lost[j] = lost

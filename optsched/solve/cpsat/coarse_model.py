@@ -76,5 +76,5 @@ class CoarseModel:
             parts.append(gang.loss + (job.costs.move - problem.loss_now[j]) * gang.active)
         for j, gang in decisions.resizes.items():
             job = problem.jobs[j]
-            parts.append((job.costs.move - problem.loss_now[j]) * gang.active)
+            parts.append(gang.loss + (job.costs.move - problem.loss_now[j]) * gang.active)
         return total(parts)

@@ -208,17 +208,23 @@ class _GangBuilder:
             else:
                 share = self.model.new_int_var(0, largest, f"{self.name} loses {y}.{span}")
                 self.model.add(share >= size - largest * (1 - both))
+                if per_gpu < 0:
+                    # Faster than full speed: what is gained must be real.
+                    self.model.add(share <= size)
+                    self.model.add(share <= largest * both)
                 parts.append(per_gpu * share)
         return total(parts) if parts else 0
 
     def _both(self, first: IntVar, second: IntVar) -> IntVar:
-        """Return a literal that is true if both are (and, since it only costs, need not be otherwise)."""
+        """Return a literal that is true exactly if both are."""
         if first is second or first.index == self.active.index:
             return second
         if second.index == self.active.index:
             return first
         both = self.model.new_bool_var(f"{self.name} both")
         self.model.add_bool_or([~first, ~second, both])
+        self.model.add_implication(both, first)
+        self.model.add_implication(both, second)
         return both
 
     def _possible_spans(self) -> list[int]:
