@@ -23,7 +23,7 @@ DONE, FAILED, BAD_INPUT, INTERRUPTED, NO_READER = 0, 1, 2, 130, 141
 DESCRIPTION = """\
 optsched decides which training jobs run on which GPUs of a shared cluster.
 Gangs start whole or not at all, close together, at the expense of whom it costs
-least; every plan says how far from the best possible it can at most be."""
+least; where a bound is found in time, a plan says how far from the best it is."""
 
 EPILOG = """\
 exit codes:

@@ -77,10 +77,10 @@ def add_solver_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--solver",
-        choices=("auto", "exact", "greedy"),
+        choices=("auto", "exact", "coarse", "greedy"),
         default="auto",
         help="auto: what suits the size (default); exact: one model of everything, for small clusters; "
-        "greedy: no solver, no bound",
+        "coarse: who and roughly where first, nodes after; greedy: no solver, no bound",
     )
     group.add_argument("--seed", metavar="N", type=seed, default=0, help="seed of the solver (default 0)")
 

@@ -89,7 +89,7 @@ def jobs(draw: st.DrawFn, profile: Profile) -> Job:
         retries=draw(st.sampled_from([Retries(), Retries(1, 0)])),
         command=draw(st.sampled_from([(), ("python", "-c", "x")])),
         environment=draw(labels),
-        working_directory=draw(st.sampled_from(["", "/work"])),
+        working_directory=draw(st.sampled_from(["", "/data/run"])),
         submitted_at=draw(st.sampled_from([0.0, 4.25])),
         run=draw(st.integers(0, 3)),
         preemptions=draw(st.integers(0, 3)),
