@@ -22,9 +22,7 @@ from optsched.files.fields import (
 
 _Horizon = Annotated[
     float,
-    Field(
-        gt=0, le=31_536_000, allow_inf_nan=False, description="a number of seconds above 0, at most a year (31,536,000)"
-    ),
+    Field(gt=0, le=604_800, allow_inf_nan=False, description="a number of seconds above 0, at most a week (604,800)"),
 ]
 _PRICES = "a mapping of levels to numbers from 0 to 1e9"
 
@@ -82,18 +80,18 @@ class ProfileIn(Strict):
     ] = None
     weights: Absent[
         Annotated[
-            dict[Id, Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]],
-            Field(description="a mapping of class names to numbers above 0, at most 1,000,000"),
+            dict[Id, Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]],
+            Field(description="a mapping of class names to numbers above 0, at most 100"),
         ]
     ] = None
     tier_weights: Absent[
         Annotated[
             dict[
                 Literal["deadline", "guaranteed", "fair", "opportunistic"],
-                Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)],
+                Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)],
             ],
             Field(
-                description="a mapping of deadline, guaranteed, fair and opportunistic to numbers above 0, up to 1e6"
+                description="a mapping of deadline, guaranteed, fair and opportunistic to numbers above 0, up to 100"
             ),
         ]
     ] = None

@@ -45,7 +45,11 @@ def build_nodes(snapshot: Snapshot, gpu_types: Sequence[str]) -> Nodes:
     return Nodes(
         capacity=capacity,
         free=np.maximum(capacity - booked, 0),
-        taking=np.array([node.state is NodeState.UP for node in nodes], dtype=bool),
+        # A node that holds more than it has takes nothing new, or the room that a stop leaves would be given twice.
+        taking=np.array([node.state is NodeState.UP for node in nodes], dtype=bool)
+        & (booked <= capacity)
+        & (booked_cpus <= cpus)
+        & (booked_memory <= memory),
         gpu_type=np.array([type_index[node.gpu_type] for node in nodes], dtype=np.int64),
         cpus_u=cpus,
         cpus_free_u=np.maximum(cpus - booked_cpus, 0),

@@ -238,11 +238,16 @@ def test_a_node_that_does_not_state_its_cpus_has_enough():
 
 
 def test_a_node_that_lost_gpus_gives_nothing():
-    """Eight are booked and four are left: stopping a job of four frees none of them."""
+    """Eight are booked and four are left: such a node takes nothing new, whoever would be stopped for it."""
     snap = snapshot(
-        nodes("a", 4), job("v").running(a=4), job("w").running(a=4), job("q").gang(1).rank("P1"), max_loss_ratio=None
+        nodes("a", 4),
+        job("v").rank("P3").running(a=4),
+        job("w").running(a=4),
+        job("q").gang(1).rank("P1"),
+        max_loss_ratio=None,
     )
-    assert "a is overbooked in GPUs" in faults(snap, {"q": {"a": 1}})
+    assert "q: it may not use a" in faults(snap, {"q": {"a": 1}})
+    assert "q: it may not use a" in faults(snap, {"q": {"a": 1}}, "v")
 
 
 # 8, 9: limits and quotas of non-preemptible work

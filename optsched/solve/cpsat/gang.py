@@ -180,6 +180,10 @@ class _GangBuilder:
         """Slices: inside each domain of a slice's level the gang has whole slices."""
         for piece, level in self.job.slices:
             for domain, nodes in self._domains(level).items():
+                if domain < 0:
+                    # A running job may be where no domain of the level is; what is placed anew may not.
+                    self.model.add(total([self.gpus[n] for n in nodes]) == 0)
+                    continue
                 if len(nodes) == 1 and self.job.unit % piece == 0 and self.job.cut in (Cut.PER_NODE, Cut.PER_TASK):
                     continue
                 most = sum(self.candidates[n] for n in nodes) // piece

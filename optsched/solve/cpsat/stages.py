@@ -129,6 +129,7 @@ class Stages:
         solver = CpSolver()
         parameters = solver.parameters
         parameters.random_seed = spent.budget.seed
+        parameters.catch_sigint_signal = False
         parameters.num_workers = spent.budget.workers
         parameters.max_time_in_seconds = max(0.01, spent.wall_left_s * share)
         left = spent.deterministic_left_s
