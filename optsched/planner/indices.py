@@ -19,7 +19,6 @@ class Indices:
         self.problem = problem
         self._counted: set[int] = set()
         self._free: dict[int, set[int]] = {}
-        self._kept: dict[int, Placement] = {}
         cluster = problem.snapshot.cluster
         self._fabrics: list[Fabric | None] = [
             cluster.fabrics.get(node.fabric) if node.fabric else None for node in cluster.nodes

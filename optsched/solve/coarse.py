@@ -18,7 +18,7 @@ from optsched.rounds.score import Score, least_bill, score
 from optsched.solve.cpsat import objective
 from optsched.solve.cpsat.coarse_model import CoarseModel
 from optsched.solve.cpsat.decisions import Scope, full_scope, in_window
-from optsched.solve.cpsat.stages import Stages, cannot
+from optsched.solve.cpsat.stages import Stages, cannot, known
 from optsched.solve.exact import ExactModel, most_gpus, per_row, stage_rows, through
 from optsched.solve.result import Budget, Result, Spent
 from optsched.values.profile import PriorityMode
@@ -244,4 +244,4 @@ def _weighted(problem: Problem, coarse: CoarseModel, hint: Assignment, spent: Sp
     if stages.solution is not None and len(problem.nodes.capacity) <= FINE_NODES:
         model = ExactModel(problem, in_window(problem, _scope_of(problem, coarse, stages)))
         plan = _better(problem, model.solve_weighted(NO_CHANGE, spent).assignment, hint)
-    return Result(plan, weighted_bound=result.bound, deterministic_s=spent.deterministic_s)
+    return Result(plan, weighted_bound=known(result.bound), deterministic_s=spent.deterministic_s)

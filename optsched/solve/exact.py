@@ -26,7 +26,7 @@ from optsched.solve.cpsat.constraints import (
 from optsched.solve.cpsat.decisions import Decisions, Scope, add_decisions, full_scope, in_window
 from optsched.solve.cpsat.flows import Flows, add_flows
 from optsched.solve.cpsat.hints import add_hint, assignment_of
-from optsched.solve.cpsat.stages import StageResult, Stages
+from optsched.solve.cpsat.stages import StageResult, Stages, known
 from optsched.solve.cpsat.symmetry import order_equal_jobs
 from optsched.solve.cpsat.terms import Linear
 from optsched.solve.result import Budget, Result, Spent
@@ -175,11 +175,11 @@ class ExactModel:
         worth = objective.worth(problem, self.decisions, self.ladder, self.bill)
         result = stages.maximize(worth, 1.0)
         if result.value is None:
-            return Result(hint, weighted_bound=result.bound, deterministic_s=spent.deterministic_s)
+            return Result(hint, weighted_bound=known(result.bound), deterministic_s=spent.deterministic_s)
         assignment = Assignment() if stages.solution is None else assignment_of(problem, self.decisions, stages)
         return Result(
             assignment=assignment,
-            weighted_bound=result.bound,
+            weighted_bound=known(result.bound),
             proven=result.optimal,
             deterministic_s=spent.deterministic_s,
         )

@@ -45,18 +45,12 @@ def group_of(job: RoundJob, above: bool, moving: bool = False) -> Group:
 
 @dataclass
 class Flows:
-    """`takes[n][group]` expressions, `served[giver][group]` flow variables by node, `rights` literals."""
+    """`takes[n][group]` and `gives[n][(giver, change)]` expressions by node; `takers_on[n]`: who takes there."""
 
     takes: dict[int, dict[Group, list[Linear]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
     members: dict[Group, RoundJob] = field(default_factory=dict)
     takers_on: dict[int, list[tuple[int, Group, Linear]]] = field(default_factory=lambda: defaultdict(list))
     gives: dict[int, dict[tuple[int, Change], Linear]] = field(default_factory=lambda: defaultdict(dict))
-    served: dict[tuple[int, Change], dict[Group, list[IntVar]]] = field(
-        default_factory=lambda: defaultdict(lambda: defaultdict(list))
-    )
-    meeting: dict[tuple[int, Change], dict[Group, list[int]]] = field(
-        default_factory=lambda: defaultdict(lambda: defaultdict(list))
-    )
 
 
 def add_flows(problem: Problem, decisions: Decisions, claims: Claims) -> Flows:
@@ -185,8 +179,6 @@ def _add_node(problem: Problem, decisions: Decisions, claims: Claims, flows: Flo
                 model.add(flow == 0).only_enforce_if(~literal)
             flow_parts.append(flow)
             own_supply[giver, change].append(flow)
-            flows.served[giver, change][group].append(flow)
-            flows.meeting[giver, change][group].append(n)
         model.add(total(parts) == total(flow_parts))
     model.add(total(list(from_free)) <= free)
     for source, supplied in own_supply.items():

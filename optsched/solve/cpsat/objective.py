@@ -59,7 +59,6 @@ class _TeamLine:
     def __init__(self, problem: Problem, decisions: Decisions, claims: Claims, team: int, jobs: list[RoundJob]) -> None:
         self.problem, self.decisions, self.claims, self.team, self.jobs = problem, decisions, claims, team, jobs
         self.priorities = len(problem.priorities)
-        self._cache: dict[tuple[str, int, int | None], Linear] = {}
 
     def of_type(self, key: int, gpu_type: int | None) -> Linear:
         """Return the GPUs of one type (None: of any) at keys up to `key`."""

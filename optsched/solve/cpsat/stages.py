@@ -210,6 +210,11 @@ def cannot(model: CpModel, one: int, literals: Mapping[int, IntVar], budget: Bud
     return bool(solver.solve(trial) == cp_model.INFEASIBLE)
 
 
+def known(bound: int) -> int | None:
+    """Return a bound, or None where a search ended before it had one."""
+    return bound if abs(bound) < 2**61 else None
+
+
 def _whole(bound: float, worst: int, *, maximize: bool) -> int:
     """Return a bound as a whole number, rounded to the safe side."""
     if not math.isfinite(bound) or abs(bound) > 2**61:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ortools.sat.python.cp_model import IntVar, LinearExpr
+from ortools.sat.python.cp_model import LinearExpr
 
 Linear = LinearExpr | int
 """An expression over variables, or a plain number."""
@@ -18,6 +18,3 @@ def total(parts: Sequence[Linear]) -> Linear:
         return constant
     result: Linear = LinearExpr.sum(expressions)
     return result + constant if constant else result
-
-
-Literals = list[IntVar]
