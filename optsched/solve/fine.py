@@ -8,17 +8,17 @@ rarest first, before taking what anybody may have. What finds no place stays que
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optsched.rounds.assignment import Assignment
-from optsched.rounds.check import shape_faults
+from optsched.rounds.assignment import Assignment, flow_of
+from optsched.rounds.check import shape_faults, unpaid
 from optsched.rounds.line import Use, rows_of_one
 from optsched.rounds.problem import UNLIMITED, Cut, Ints, Problem, RoundJob, Spread
 from optsched.rounds.rights import claim_of, exempt
 from optsched.rounds.room import usable
-from optsched.rounds.score import gpu_type_of
+from optsched.rounds.score import gpu_type_of, served_by
 from optsched.solve.cpsat.admission import Admitted
 from optsched.solve.domains import cheapest_nodes
 from optsched.solve.floors import Floors
@@ -106,6 +106,20 @@ class Fine:
         for job in jobs:
             if job.cut is Cut.ONE_NODE:
                 self._wait(job, job.minimum)
+        self._place_waiting()
+        self._place_ones()
+        self._homeless = [j for j in self._homeless if not self._displace(self.problem.jobs[j])]
+        self._place_waiting()
+        for job in self._ones:
+            (self._homeless if job.running else self._unplaced).append(job.index)
+        self._unshrink()
+        for n in self.loose.reserved:
+            self.ledger.gpus[n] = 0
+        self.supply.pin(j for j in self.ledger.changed if self.problem.jobs[j].running)
+        return Placed(self.fill.run(), tuple(self._unplaced), tuple(self._homeless))
+
+    def _place_waiting(self) -> None:
+        """Place who waits, but those of one GPU: they come last, together."""
         while self._waiting:
             *_, j = heapq.heappop(self._waiting)
             job = self.problem.jobs[j]
@@ -113,10 +127,6 @@ class Fine:
                 self._ones.append(job)
             elif not self._place(job) and not self._displace(job):
                 (self._homeless if job.running else self._unplaced).append(j)
-        self._place_ones()
-        self._unshrink()
-        self.supply.pin(j for j in self.ledger.changed if self.problem.jobs[j].running)
-        return Placed(self.fill.run(), tuple(self._unplaced), tuple(self._homeless))
 
     def _wait(self, job: RoundJob, size: int) -> None:
         """Let a job of one node wait for its turn: larger ones first, and who has no home before who may stay out."""
@@ -222,14 +232,20 @@ class Fine:
     def _room(self, job: RoundJob, kind: Kind) -> Room:
         """Return what the job may have on each node; nothing where its start would break a team's floor."""
         room = self.supply.room(job, kind)
-        if exempt(job):
-            return room
+        gpus = room.gpus
         barred = kind.pairs & self._gone & (self._team_of_pair != job.team) & ~self.floors.taken[self.supply.job]
-        if not barred.any():
-            return room
-        gpus = room.gpus.copy()
-        gpus[self.supply.node[barred]] = -UNLIMITED
-        return Room(gpus, room.cpus_u, room.memory_u)
+        if barred.any() and not exempt(job):
+            gpus = gpus.copy()
+            gpus[self.supply.node[barred]] = -UNLIMITED
+        return Room(self._unreserved(job, gpus), room.cpus_u, room.memory_u)
+
+    def _unreserved(self, job: RoundJob, gpus: Ints) -> Ints:
+        """Return `gpus` less what is free on nodes for another team alone."""
+        others = [n for n, team in self.loose.reserved.items() if team != job.team]
+        if others:
+            gpus = gpus.copy()
+            gpus[others] -= self.ledger.gpus[others]
+        return gpus
 
     def _takers(self, job: RoundJob) -> list[int]:
         """Return what takers like the job still are to have of free GPUs, of their own team's victims, and of others'."""
@@ -336,7 +352,8 @@ class Fine:
     def _place_ones(self) -> None:
         """Give the jobs of one GPU theirs: as many as possible, better ranks first."""
         kinds: dict[tuple[object, ...], list[RoundJob]] = {}
-        for job in self._ones:
+        ones, self._ones = self._ones, []
+        for job in ones:
             rights = None if job.running else id(self._kind(job))
             side = (job.cpus_per_gpu_u, job.memory_per_gpu_u, job.type_speed)
             home = gpu_type_of(self.problem, job.spread_now) if job.running else -1
@@ -382,7 +399,8 @@ class Fine:
         if not job.running:
             return self._room(job, self._kind(job))
         same = self.problem.nodes.gpu_type == gpu_type_of(self.problem, job.spread_now)
-        return Room(np.where(same, self.ledger.free_for(job), 0), self.ledger.cpus_u, self.ledger.memory_u)
+        gpus = np.where(same, self._unreserved(job, self.ledger.free_for(job)), 0)
+        return Room(gpus, self.ledger.cpus_u, self.ledger.memory_u)
 
     def _fitting(self, job: RoundJob, *, moving: bool, room: Room | None = None) -> Ints:
         """Return the nodes on which a job of one node fits, if others may move from there or as things are."""
@@ -428,11 +446,20 @@ def _need(job: RoundJob) -> int:
 
 
 def place(problem: Problem, admitted: Admitted, style: Style) -> Assignment | None:
-    """Return a plan in one style; None where somebody who had to leave finds no new home however often it is tried."""
+    """Return a plan in one style, None where none came out valid.
+
+    Tried again are: with those kept where they are who had to leave and found no new home, and without the stops that
+    nobody who starts there can pay for.
+    """
     stuck: frozenset[int] = frozenset()
     for _ in range(MOST_REPEATS):
         placed = Fine(problem, admitted, style, stuck).run()
-        if not placed.homeless:
+        if placed.homeless:
+            stuck |= frozenset(placed.homeless)
+            continue
+        flow = flow_of(problem, placed.assignment)
+        dear = unpaid(problem, flow, served_by(problem, flow))
+        if not dear:
             return placed.assignment
-        stuck |= frozenset(placed.homeless)
+        admitted = replace(admitted, stops=admitted.stops - dear, reclaimed=admitted.reclaimed - dear)
     return None

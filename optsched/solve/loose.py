@@ -28,7 +28,8 @@ class Loosened:
 class Loose:
     """Keeps account of them while they are lifted off their nodes and settled elsewhere.
 
-    Who is inside its quota moves only for its own team.
+    Who is inside its quota moves only for its own team: what is free on the nodes in `reserved` is for the team named
+    there alone.
     """
 
     def __init__(self, problem: Problem, ledger: Ledger, stopped: frozenset[int]) -> None:
@@ -36,6 +37,7 @@ class Loose:
         self._on: dict[int, list[RoundJob]] = {}
         self._sums: dict[tuple[int, int], Loosened] = {}
         self._teams: set[int] = set()
+        self.reserved: dict[int, int] = {}
         for job in problem.running:
             if len(job.spread_now) == 1 and job.movable and job.index not in stopped | ledger.changed.keys():
                 self._on.setdefault(job.spread_now[0][0], []).append(job)
@@ -82,6 +84,8 @@ class Loose:
                 return None
         for job in chosen:
             self._take_off(job, n)
+            if self._bound(job):
+                self.reserved[n] = job.team
         return chosen
 
     def _take_off(self, job: RoundJob, n: int) -> None:

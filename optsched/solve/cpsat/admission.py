@@ -15,6 +15,7 @@ import numpy as np
 from ortools.sat.python.cp_model import CpModel, IntVar
 
 from optsched.rounds.problem import Problem
+from optsched.rounds.score import loss_at
 from optsched.solve.cpsat.admission_rules import (
     Claims,
     add_ceilings,
@@ -25,7 +26,7 @@ from optsched.solve.cpsat.admission_rules import (
     sum_parts,
 )
 from optsched.solve.cpsat.decisions import Scope
-from optsched.solve.cpsat.groups import Groups, Part
+from optsched.solve.cpsat.groups import Groups, Part, Resize
 from optsched.solve.cpsat.linear import Sum, sum_of
 from optsched.solve.cpsat.objective import Ladder, age_scale, tiers_worth
 from optsched.solve.cpsat.terms import Linear
@@ -109,12 +110,34 @@ class Admission:
             for y, variable in group.by_type.items():
                 result.add(variable, group.loss[y], len(group.jobs))
         for resize in groups.resizes:
-            job = resize.job
-            most = max(job.maximum, job.size_now)
-            speeds = [job.type_speed[resize.gpu_type] * speed for speed in job.span_speed]
-            least = min(0, most * round(self.problem.horizon_s * (1.0 - max(speeds))))
-            result.add(resize.active, job.costs.move - self.problem.loss_now[job.index] + least, 1)
+            result.add_all(self._resize_bill(resize))
         return result.linear
+
+    def _resize_bill(self, resize: Resize) -> Sum:
+        """Return what a resize adds to the bill at least: who shrinks loses less, by its GPUs and maybe by its span."""
+        problem, job, result = self.problem, resize.job, Sum()
+        spread, y = job.spread_now, resize.gpu_type
+        nodes = np.array([n for n, _ in spread])
+        held = np.array([count for _, count in spread])
+        here = problem.tree.span_level(nodes)
+        each = loss_at(problem, job, 1, here, y)
+        scatter = problem.loss_now[job.index] - each * job.size_now
+        result.add(resize.active, job.costs.move - scatter, 1)
+        result.add(resize.lost, -each * resize.step, resize.most_lost)
+        best = min(loss_at(problem, job, 1, span, y) for span in range(-1, len(problem.tree.levels)))
+        result.add(resize.gained, min(0, best) * resize.step, resize.most_gained)
+        narrower = []
+        for level in range(here + 1, len(problem.tree.levels)):
+            domain = problem.tree.domain_of[level][nodes]
+            most = int(np.bincount(domain[domain >= 0], held[domain >= 0], 1).max())
+            gain = each - loss_at(problem, job, 1, level, y)
+            if most >= job.minimum and gain > 0:
+                into = self.model.new_bool_var("")
+                self.model.add(resize.step * resize.lost >= (job.size_now - most) * into)
+                result.add(into, -gain * most, 1)
+                narrower.append(into)
+        self.model.add_at_most_one(narrower)
+        return result
 
     def _best_first(self, count: IntVar, values: list[int]) -> Sum:
         """Return a sum that is at most the total of the `count` largest of `values`: it is concave in the count."""
@@ -128,8 +151,7 @@ class Admission:
         for k, value in enumerate(ordered):
             if k == 0 or value != ordered[k - 1]:
                 self.model.add(total <= value * count + through[k] - value * k)
-        result.add(total, 1, most)
-        return result
+        return Sum(0, [total], [1], least, most)
 
     def decode(self, value: Callable[[Linear], int]) -> Admitted:
         """Return what a solution does: of jobs alike the oldest start and the cheapest stop."""
