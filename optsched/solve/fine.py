@@ -35,23 +35,21 @@ TIGHTNESS = 10
 MOST_TRIED = 8
 """How many nodes are tried for one job on one node, best first."""
 
-RAREST = 2000
-"""What the rarest supply is worth above the commonest, in GPU-seconds per GPU."""
+LEAST_WORTH, RAREST = 10_000, 40_000
+"""What using a GPU of a stopped job instead of a free one is worth in GPU-seconds, and how much more if few may use it.
 
-OWN, FOREIGN, UNPLANNED = 3000, 2000, -1000
-"""What using a GPU of a stopped job is worth, in GPU-seconds: of the own team's, of another team's, and of either once the
-takers have had as much of it as admission means them to have."""
+More than any span: what finds no place for want of the right GPUs costs a rank, a wide span only costs.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How to place: gangs by rank or by size first, and how much to stick to admission's sharing of what is free."""
+    """How to place: gangs by rank first or by size."""
 
     rank_first: bool
-    scarce: int
 
 
-STYLES = (Style(rank_first=True, scarce=20_000), Style(rank_first=False, scarce=0), Style(rank_first=True, scarce=0))
+STYLES = (Style(rank_first=False), Style(rank_first=True))
 """What is tried, in this order, until everything finds a place."""
 
 MOST_REPEATS = 3
@@ -85,9 +83,8 @@ class Fine:
         self._after = self._use_after()
         self.fill = Pass(problem, Params(), self.ledger, self.supply, self.floors)
         self.loose = Loose(problem, self.ledger, admitted.stops | stuck)
-        self._left = {takers: list(amounts) for takers, amounts in admitted.sources.items()}
         self._team_of_pair = self.supply.victims.team[self.supply.job]
-        self._rarity_of_pair = self._rarity()[self.supply.job]
+        self._worth_of_pair = LEAST_WORTH + self._rarity()[self.supply.job]
         self._gone = np.isin(self.supply.job, [*admitted.stops, *admitted.shrinks])
         self._waiting: list[tuple[int, int, int]] = []
         self._row_of: dict[tuple[int, int, int, int], int] = {}
@@ -247,33 +244,18 @@ class Fine:
             gpus[others] -= self.ledger.gpus[others]
         return gpus
 
-    def _takers(self, job: RoundJob) -> list[int]:
-        """Return what takers like the job still are to have of free GPUs, of their own team's victims, and of others'."""
-        y = next((y for y, speed in enumerate(job.type_speed) if speed > 0), 0)
-        return self._left.setdefault((y, job.team, job.claim_team, job.priority), [0, 0, 0])
-
-    def _worth(self, job: RoundJob, kind: Kind, need: int) -> Ints:
-        """Return what serving `need` GPUs of the job is worth on each node for what it saves of the free ones, (N,)."""
+    def _worth(self, kind: Kind, need: int) -> Ints:
+        """Return what serving `need` GPUs of a kind is worth on each node for the stopped jobs' GPUs that it uses, (N,)."""
         pairs, left = self.supply.leftovers(kind)
         count = len(self.problem.nodes.capacity)
-        free, own, foreign = self._takers(job)
-        mine = self._team_of_pair[pairs] == job.team
-        each = np.where(mine, OWN if own > 0 else UNPLANNED, FOREIGN if foreign > 0 else UNPLANNED)
         gpus = np.bincount(self.supply.node[pairs], left, count)
-        scarce = self.style.scarce * max(0, job.minimum - max(0, free)) // job.minimum
-        each = each + self._rarity_of_pair[pairs] + scarce
-        worth = np.bincount(self.supply.node[pairs], left * each, count)
+        worth = np.bincount(self.supply.node[pairs], left * self._worth_of_pair[pairs], count)
         return np.where(gpus > need, worth * need / np.maximum(gpus, 1), worth).astype(np.int64)
 
     def _book(self, job: RoundJob, kind: Kind, spread: Spread) -> bool:
         claim = claim_of(self.problem, job, job.minimum, self._after)
         if not self.fill.book(job, claim, kind, spread, []):
             return False
-        left, free = self._takers(job), job.minimum
-        for victim, count in self.supply.drawn_by(job.index, spread).items():
-            left[1 if self.problem.jobs[victim].team == job.team else 2] -= count
-            free -= count
-        left[0] -= free
         if job.cut is Cut.ONE_NODE:
             self._placed[job.index] = job, spread[0][0]
         return True
@@ -285,7 +267,7 @@ class Fine:
         room = self._room(job, kind)
         below = job.unit if job.cut is not Cut.WHOLE_NODES else int(self.problem.nodes.capacity.max(initial=0))
         if job.cut is Cut.PER_NODE and not job.slices:
-            spread = self._equal_nodes(job, room, self._worth(job, kind, job.unit))
+            spread = self._equal_nodes(job, room, self._worth(kind, job.unit))
         else:
             spread = self._pack(job, room, below)
         if spread is None:
@@ -387,7 +369,7 @@ class Fine:
 
     def _place_single(self, job: RoundJob) -> bool:
         kind = self._kind(job)
-        n = self._best_node(job, self._worth(job, kind, job.minimum))
+        n = self._best_node(job, self._worth(kind, job.minimum))
         return n is not None and self._book(job, kind, ((n, job.minimum),))
 
     def _rehouse(self, job: RoundJob) -> bool:

@@ -181,21 +181,24 @@ def _negative(amount: Sum) -> Sum:
 
 
 def _ladder(groups: Groups) -> Ladder:
-    """Return the tier sums along the keys; a team's line changes only at keys where it has parts."""
+    """Return the tier sums along the keys; where nobody has a part, a key's sums are the very ones of the key before."""
     problem = groups.problem
     keys = 2 * len(problem.priorities)
-    sums: list[list[list[Sum]]] = [[[] for _ in range(keys)] for _ in range(4)]
+    by_key: dict[int, dict[int, list[Part]]] = defaultdict(lambda: defaultdict(list))
     for team, parts in groups.line.items():
-        by_key: dict[int, list[Part]] = defaultdict(list)
         for part in parts:
-            by_key[part.key].append(part)
-        line = _Line(groups, team)
-        for key in range(keys):
-            if key in by_key:
-                line.add(by_key[key])
-            for tier, amount in enumerate(line.tiers):
-                sums[tier][key].append(amount)
-    return Ladder(tuple(tuple(sum_of(parts).linear for parts in tier) for tier in sums))
+            by_key[part.key][team].append(part)
+    lines = {team: _Line(groups, team) for team in groups.line}
+    through: list[list[Linear]] = [[], [], [], []]
+    now: list[Linear] = [0, 0, 0, 0]
+    for key in range(keys):
+        if key in by_key:
+            for team, parts in by_key[key].items():
+                lines[team].add(parts)
+            now = [sum_of(line.tiers[tier] for line in lines.values()).linear for tier in range(4)]
+        for tier, amount in enumerate(now):
+            through[tier].append(amount)
+    return Ladder(tuple(tuple(along) for along in through))
 
 
 class _Line:

@@ -57,6 +57,20 @@ class Stages:
         objective, that no solution exceeds in this order (a later one may be exceeded where an earlier one is missed):
         a search stops there.
         """
+        keys = [index if isinstance(each, int) else id(each) for index, each in enumerate(objectives)]
+        distinct = dict(zip(keys, objectives, strict=True))
+        found = self._in_order([*distinct.values()], most, share, ceiling if len(distinct) == len(keys) else ())
+        known = dict(zip(distinct, found, strict=False))
+        results = []
+        for key in keys:
+            if key not in known:
+                break
+            results.append(known[key])
+        return results
+
+    def _in_order(
+        self, objectives: Sequence[Linear], most: int, share: float, ceiling: Sequence[int]
+    ) -> list[StageResult]:
         results: list[StageResult] = []
         capped = len(ceiling) >= len(objectives)
         position = 0
