@@ -82,6 +82,7 @@ class Demand:
     def __init__(self, kind: Kind, layout: Layout, teams: Teams, rng: np.random.Generator) -> None:
         self.kind, self.layout, self.teams, self.rng = kind, layout, teams, rng
         self._number = 0
+        self._types_known = set(layout.gpu_type)
         self._team_steps = np.cumsum([leaf.share for leaf in teams.leaves])
         priorities = RICH_PRIORITIES if kind.rich else PRIORITIES
         self._classes, self._class_steps = list(priorities), np.cumsum(list(priorities.values()))
@@ -114,7 +115,7 @@ class Demand:
         found: dict[tuple[str, str], int] = {}
         gpus = np.array([node.pool.gpus for node in self.layout.nodes])
         kinds = np.array(self.layout.gpu_type)
-        for gpu_type in set(self.layout.gpu_type):
+        for gpu_type in sorted(self._types_known):
             for depth, level in enumerate(self.layout.levels):
                 here = np.where((kinds == gpu_type) & self.layout.inside[depth], gpus, 0)
                 found[gpu_type, level] = int(np.bincount(self.layout.domain[depth], weights=here).max())
@@ -196,7 +197,7 @@ class Demand:
         return min(cpus, 2 * fair_cpus), min(memory, 2 * fair_memory)
 
     def _types(self, pool: Pool) -> tuple[tuple[str, float], ...]:
-        if len(set(self.layout.gpu_type)) == 1:
+        if len(self._types_known) == 1:
             return ()
         own = ((pool.gpu_type, 1.0),)
         others = [(other, speed) for (first, other), speed in self.kind.speeds.items() if first == pool.gpu_type]
@@ -248,7 +249,10 @@ class Demand:
         if rng.random() < 0.4:
             return {}
         checkpoint: dict[str, object] = {"interval_s": int(rng.choice((900, 1800, 3600)))}
-        checkpoint |= {"cost_s": int(rng.integers(5, 61)), "restart_s": int(rng.integers(5, 21)) * (60 if gpus > 8 else 12)}
+        checkpoint |= {
+            "cost_s": int(rng.integers(5, 61)),
+            "restart_s": int(rng.integers(5, 21)) * (60 if gpus > 8 else 12),
+        }
         if rng.random() < 0.25:
             checkpoint["on_signal"] = True
         return {"checkpoint": checkpoint}

@@ -17,7 +17,9 @@ TIERS = [
     {"tier": "nvme", "cost_s": 5, "upload_s": 60, "survives": ["process", "job"]},
     {"tier": "store", "cost_s": 20, "upload_s": 300, "survives": ["process", "job", "node"]},
 ]
-ON_SIGNAL: Mapping[str, object] = {"checkpoint": {"interval_s": 1800, "cost_s": 30, "restart_s": 300, "on_signal": True}}
+ON_SIGNAL: Mapping[str, object] = {
+    "checkpoint": {"interval_s": 1800, "cost_s": 30, "restart_s": 300, "on_signal": True}
+}
 DEADLINES_S = {"far": 86_400.0, "near": 500.0, "due": 150.0}
 """From now. Under the default profile a deadline is near from 720 s on and due from 240 s on."""
 
@@ -38,7 +40,7 @@ class Features:
         drawn = self._demand.draw(self._pool, gpus, submitted_s)
         plain = replace(
             drawn, team=self._teams[0], user=f"{self._teams[0].id}-u0", priority="P2", per_task=None,
-            per_node=self._node if gpus > self._node else None, minimum=gpus, maximum=gpus, cpus_per_gpu=8,
+            per_node=self._node if gpus > self._node and "per_task" not in what else None, minimum=gpus, maximum=gpus, cpus_per_gpu=8,
             memory_per_gpu=64, required=None, preferred=None, slices=(), selector=(), preemptible=True, hidden=False,
             estimate_s=7 * 86_400, keys={}, types=((self._pool.gpu_type, 1.0),) if drawn.types else (),
         )  # fmt: skip
@@ -75,7 +77,11 @@ class Features:
         deadline = {name: {"start_deadline_at": after_s} for name, after_s in DEADLINES_S.items()}
         one = self._layout.nodes
         out = tuple(node.id for node in one[:2])
-        command = {"command": ["python", "train.py"], "environment": {"NCCL_DEBUG": "WARN"}, "working_directory": "/data"}
+        command = {
+            "command": ["python", "train.py"],
+            "environment": {"NCCL_DEBUG": "WARN"},
+            "working_directory": "/data",
+        }
         asks: list[tuple[int, dict[str, object]]] = [
             (4 * node, {"slices": self._nested(4 * node), "priority": "P1"}),
             (8 * node, {"slices": self._nested(8 * node)}),
@@ -101,7 +107,9 @@ class Features:
             want = self._job(gpus, ago_s, **what)
             found.append(replace(want, user=f"{want.team.id}-u{len(found) % 3}"))
         types = {pool.gpu_type for pool in self._demand.kind.pools if pool.gpus == node}
-        other = next((pair for pair in self._demand.kind.speeds if pair[0] == self._pool.gpu_type and pair[1] in types), None)
+        other = next(
+            (pair for pair in self._demand.kind.speeds if pair[0] == self._pool.gpu_type and pair[1] in types), None
+        )
         if other is not None:
             both = ((other[0], 1.0), (other[1], self._demand.kind.speeds[other]))
             found += [self._job(gpus, ago_s, types=both) for gpus in (2 * node, node)]
@@ -116,7 +124,8 @@ def reservations(layout: Layout, life: Life, rng: np.random.Generator) -> list[d
     down = [node.id for node in layout.nodes if node.state == "down"]
     inside = [node.id for node in layout.nodes if node.path[depth] == window]
     room = sum(node.pool.gpus for node in layout.nodes if node.path[depth] == granted)
-    largest = max(life.waiting, key=lambda want: (want.gpus, want.id))
+    small = [want for want in life.waiting if 8 < want.gpus <= max(16, layout.gpus // 100)]
+    promised = max(small, key=lambda want: (want.gpus, want.id))
     runs = [run for run in life.running.values() if len(run.held) > 1]
     lucky: Run = max(runs, key=lambda run: (run.gpus, run.want.id))
     grant = {"kind": "grant", "start_at": -3600, "end_at": 7 * 86_400}
@@ -125,5 +134,5 @@ def reservations(layout: Layout, life: Life, rng: np.random.Generator) -> list[d
         {"id": "repair", "kind": "maintenance", "nodes": down, "start_at": -3600, "end_at": 7200},
         {"id": "grant-team", **grant, "gpus": max(8, room // 8), "within": granted, "teams": [life.teams.leaves[3].id]},
         {"id": "grant-run", **grant, "gpus": lucky.gpus, "jobs": [lucky.want.id]},
-        {"id": "grant-queued", **grant, "gpus": largest.gpus, "jobs": [largest.id]},
+        {"id": "grant-queued", **grant, "gpus": promised.gpus, "jobs": [promised.id]},
     ]

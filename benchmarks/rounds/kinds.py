@@ -16,6 +16,7 @@ SIZES: Mapping[int, float] = {
 
 LARGE_SIZES = {**SIZES, 128: 0.010, 256: 0.006, 512: 0.006, 1024: 0.003, 4096: 0.0012}
 NVLINK_SIZES = {**SIZES, 36: 0.006, 72: 0.008, 144: 0.004, 288: 0.002}
+FLEET_SIZES = {1: 0.55, 2: 0.20, 4: 0.12, 8: 0.09, 16: 0.02, 32: 0.01, 64: 0.004, 128: 0.002, 256: 0.001, 512: 0.0006}
 SINGLE_SIZES = {1: 0.80, 2: 0.06, 4: 0.06, 8: 0.05, 16: 0.03}
 
 
@@ -107,13 +108,17 @@ def _h100(*counts: int, sizes: Mapping[int, float] = SIZES) -> Pool:
     return Pool("h100", 8, 192, 2048, counts=counts, sizes=tuple(sizes.items()))
 
 
+def _boxes(gpu_type: str, gpus: int, cpus: int, memory_gb: int, nodes: int) -> Pool:
+    return Pool(gpu_type, gpus, cpus, memory_gb, ragged=nodes, sizes=tuple(FLEET_SIZES.items()))
+
+
 _FLEET = (
-    Pool("a100", 8, 128, 1024, ragged=432),
-    Pool("h800", 8, 192, 1536, ragged=219),
-    Pool("gpu2", 8, 192, 1536, ragged=122),
-    Pool("a800", 8, 128, 1024, ragged=22),
-    Pool("gpu1", 8, 192, 1536, ragged=77),
-    Pool("gpu1", 4, 192, 1536, ragged=10),
+    _boxes("a100", 8, 128, 1024, 432),
+    _boxes("h800", 8, 192, 1536, 219),
+    _boxes("gpu2", 8, 192, 1536, 122),
+    _boxes("a800", 8, 128, 1024, 22),
+    _boxes("gpu1", 8, 192, 1536, 77),
+    _boxes("gpu1", 4, 192, 1536, 10),
     Pool("gpu1", 1, 192, 512, ragged=902, rack_nodes=16, rackless=0.2, sizes=tuple(SINGLE_SIZES.items())),
     Pool("a10", 1, 128, 512, ragged=2494, rack_nodes=16, rackless=0.2, sizes=tuple(SINGLE_SIZES.items())),
 )
@@ -134,7 +139,7 @@ _ALL = (
     ),
     Kind(
         "mixed-10k", "4,278 nodes, six GPU types, ragged racks, thousands of 1-GPU nodes", ("block", "rack"), _FLEET,
-        habits=replace(PLAIN, two_types=0.08), speeds=_FLEET_SPEEDS,
+        habits=replace(PLAIN, two_types=0.08), speeds=_FLEET_SPEEDS, rounds=80,
     ),
     Kind(
         "rich-10k", "as h100-10k, with every feature and a queued gang of 4,096 GPUs", _BOX_LEVELS,

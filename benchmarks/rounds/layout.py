@@ -41,7 +41,8 @@ class Layout:
 
     `domain[l]` (N,) is the node's domain of a level, `inside[l]` (N,) whether it really is in one: a node that is in
     none stands in a domain of its own. `parent[l]` is the domain of level l - 1 around each domain of level l,
-    `children[l]` the domains of level l + 1 in each, at the last level the nodes.
+    `children[l]` the domains of level l + 1 in each, at the last level the nodes. `gpus` counts all, bad ones too,
+    `open_gpus` those that jobs may have come to before the round.
     """
 
     levels: tuple[str, ...]
@@ -51,16 +52,8 @@ class Layout:
     inside: list[Flags]
     parent: list[Ints]
     children: list[list[Ints]]
-
-    @property
-    def gpus(self) -> int:
-        """GPUs of all nodes, bad ones too."""
-        return sum(node.pool.gpus for node in self.nodes)
-
-    @property
-    def open_gpus(self) -> int:
-        """GPUs that jobs may have come to before the round."""
-        return sum(node.pool.gpus - len(node.bad) for node in self.nodes if node.open)
+    gpus: int
+    open_gpus: int
 
 
 def build_layout(kind: Kind, rng: np.random.Generator) -> Layout:
@@ -150,7 +143,10 @@ def _indexed(levels: tuple[str, ...], nodes: list[Node]) -> Layout:
         parent.append(np.array(above, dtype=np.int64))
     children = [_members(parent[depth + 1], len(parent[depth])) for depth in range(len(levels) - 1)]
     children.append(_members(domain[-1], len(parent[-1])))
-    return Layout(levels, nodes, [node.pool.gpu_type for node in nodes], domain, inside, parent, children)
+    gpus = sum(node.pool.gpus for node in nodes)
+    open_gpus = sum(node.pool.gpus - len(node.bad) for node in nodes if node.open)
+    types = [node.pool.gpu_type for node in nodes]
+    return Layout(levels, nodes, types, domain, inside, parent, children, gpus, open_gpus)
 
 
 def _members(group: Ints, groups: int) -> list[Ints]:

@@ -197,7 +197,7 @@ class Life:
         due = [
             want
             for want in self.waiting
-            if want.per_node == self._node_gpus(want) and not want.slices and self.now_s - want.submitted_s > PATIENCE_S
+            if want.per_node == self._node_gpus(want) and self.now_s - want.submitted_s > PATIENCE_S
         ]
         tried: set[object] = set()
         for want in sorted(due, key=lambda want: (want.submitted_s, want.id)):
@@ -222,9 +222,12 @@ class Life:
             and all(self._may_stop(self.running[name]) for name in self._on_node.get(n, ()))
         ]
         need = want.gpus // (want.per_node or 1)
+        clear = self._whole_slices(want, clear)
         if len(clear) < need:
             return False
-        for level in reversed(range(0 if want.required is None else layout.levels.index(want.required), len(layout.levels))):
+        for level in reversed(
+            range(0 if want.required is None else layout.levels.index(want.required), len(layout.levels))
+        ):
             nodes = np.array(clear)[layout.inside[level][clear]]
             groups = layout.domain[level][nodes]
             counts = np.bincount(groups, minlength=len(layout.parent[level]))
@@ -234,8 +237,23 @@ class Life:
                 return self._displace(want, nodes[groups == best].tolist(), need)
         return want.required is None and self._displace(want, clear, need)
 
+    def _whole_slices(self, want: Want, clear: list[int]) -> list[int]:
+        """Return of each domain as many nodes as whole slices need; nodes of a domain have numbers in a row."""
+        for gpus, level in reversed(want.slices):
+            if level == "node":
+                continue
+            step = gpus // (want.per_node or 1)
+            domain = self.layout.domain[self.layout.levels.index(level)]
+            groups: dict[int, list[int]] = {}
+            for n in clear:
+                groups.setdefault(int(domain[n]), []).append(n)
+            clear = [n for nodes in groups.values() for n in nodes[: len(nodes) // step * step]]
+        return clear
+
     def _displace(self, want: Want, nodes: list[int], need: int) -> bool:
-        for n in sorted(nodes, key=lambda n: (-int(self.room.free[n]), n))[:need]:
+        if not want.slices:
+            nodes = sorted(nodes, key=lambda n: (-int(self.room.free[n]), n))
+        for n in nodes[:need]:
             for name in sorted(self._on_node.get(n, ())):
                 run = self.running[name]
                 self._stop(run)

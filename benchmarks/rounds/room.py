@@ -104,7 +104,7 @@ class Room:
         last = self.layout.domain[-1]
         if len(tight) > 1:
             racks = last[tight]
-            free = np.array([self.free[self.layout.children[-1][rack]].sum() for rack in racks.tolist()[:64]])
+            free = np.array([self.free[self.layout.children[-1][rack]].sum() for rack in racks.tolist()[:16]])
             return int(tight[int(free.argmin())])
         return int(tight[0])
 
