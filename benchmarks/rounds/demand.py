@@ -86,7 +86,7 @@ class Demand:
         self._team_steps = np.cumsum([leaf.share for leaf in teams.leaves])
         priorities = RICH_PRIORITIES if kind.rich else PRIORITIES
         self._classes, self._class_steps = list(priorities), np.cumsum(list(priorities.values()))
-        room = {pool: 0 for pool in kind.pools}
+        room = dict.fromkeys(kind.pools, 0)
         for node in layout.nodes:
             room[node.pool] += node.pool.gpus
         self.pool_gpus = room
@@ -138,7 +138,7 @@ class Demand:
         return [size for size in self._sizes[pool].sizes if size >= least]
 
     def draw(self, pool: Pool, gpus: int, submitted_s: float, *, long: bool = False) -> Want:
-        """Draw a job of a size. `long`: drawn among those that run at a moment, where long ones are the more frequent."""
+        """Draw a job of a size. `long`: among those that run at a moment, where long ones are the more frequent."""
         rng, habits = self.rng, self.kind.habits
         self._number += 1
         team = self.teams.leaves[self._pick(self._team_steps)]

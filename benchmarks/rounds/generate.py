@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.rounds.demand import Demand, Want
-from benchmarks.rounds.features import Features, reservations
+from benchmarks.rounds.features import Features, often_stopped, reservations
 from benchmarks.rounds.kinds import KINDS, Kind
 from benchmarks.rounds.layout import Layout, build_layout, close_some, fabrics, node_entry
 from benchmarks.rounds.life import Life, Run
@@ -21,7 +21,7 @@ FRESH_S = 3000.0
 """Mean age of the queued jobs that have come since the last round."""
 
 DEADLINES_S = (1800, 14_400, 86_400)
-"""Start deadlines, from now, of the queued gangs of the three largest sizes, in every round but the rich ones, which have their own."""
+"""Start deadlines, from now, of gangs of the three largest sizes that wait; rich rounds have their own."""
 
 
 def generate(kind: str | Kind, seed: int) -> Document:
@@ -37,6 +37,8 @@ def generate(kind: str | Kind, seed: int) -> Document:
     for _ in range(kind.rounds):
         life.step()
     life.pause(round(kind.in_use * layout.open_gpus))
+    if kind.rich:
+        often_stopped(life)
     life.waiting = _queue(life, features.queued(life.now_s) if features else [])
     close_some(kind, layout.nodes, rng)
     return _document(kind, seed, layout, life)
@@ -53,7 +55,7 @@ def compress(data: bytes) -> bytes:
 
 
 def _queue(life: Life, special: list[Want]) -> list[Want]:
-    """Return what has waited, `special`, and fresh jobs, until the queue is as long and asks for as much as it should."""
+    """Return `special`, what has waited, and fresh jobs, so that as many wait and ask for as much as should."""
     kind, rng, demand = life.kind, life.rng, life.demand
     queue = [*special, *sorted(life.waiting, key=lambda want: (want.submitted_s, want.id))]
     queue = queue[: kind.queued]

@@ -43,7 +43,7 @@ class Pool:
         counts = []
         left = share
         for count in self.counts:
-            counts.append(max(1, round(count * left)))
+            counts.append(max(1, round(count * left)) if left < 0.75 else count)
             left = min(1.0, left * count / counts[-1])
         return replace(self, counts=tuple(counts), ragged=max(4, round(self.ragged * share)) if self.ragged else 0)
 
@@ -135,7 +135,8 @@ _ALL = (
     ),
     Kind(
         "nvl72-10k", "2,592 nodes of 4 GB200 in 144 NVL72 racks", ("block", "nvlink"),
-        (Pool("gb200", 4, 144, 960, counts=(8, 18, 18), sizes=tuple(NVLINK_SIZES.items())),), habits=replace(PLAIN, slices=0.10),
+        (Pool("gb200", 4, 144, 960, counts=(8, 18, 18), sizes=tuple(NVLINK_SIZES.items())),),
+        habits=replace(PLAIN, slices=0.10),
     ),
     Kind(
         "mixed-10k", "4,278 nodes, six GPU types, ragged racks, thousands of 1-GPU nodes", ("block", "rack"), _FLEET,

@@ -178,6 +178,6 @@ def node_entry(levels: tuple[str, ...], node: Node, rich: bool) -> dict[str, obj
 
 
 def fabrics() -> dict[str, object]:
-    """Return the fabric of the boxes of eight: all GPUs on one NVLink switch, a rail each (NVIDIA HGX H100: 900 GB/s)."""
+    """Return the fabric of the boxes of eight: all GPUs on one NVLink switch, a rail each (HGX H100)."""
     links = [[a, b, "nvlink", 900] for a in range(8) for b in range(a + 1, 8)]
     return {FABRIC: {"links": links, "islands": [list(range(8))], "nics": {str(i): f"rail{i}" for i in range(8)}}}
