@@ -138,7 +138,7 @@ class Features:
 
 
 def often_stopped(life: Life) -> None:
-    """Let a few young running jobs have been preempted so often that they have no token left (by the default bucket)."""
+    """Let a few young running jobs have been preempted so often that none of their tokens is left (default bucket)."""
     young = [
         run
         for run in sorted(life.running.values(), key=lambda run: run.want.id)
