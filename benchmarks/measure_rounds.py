@@ -91,8 +91,8 @@ class _Parser(argparse.ArgumentParser):
         raise SystemExit(2)
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Measure every round and print two tables."""
+def arguments_parser() -> _Parser:
+    """Return what reads the command line."""
     parser = _Parser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("rounds", nargs="+", metavar="ROUND", help="a snapshot's file, or KIND:SEED")
     parser.add_argument("--runs", type=int, default=5, help="fresh processes for each round")
@@ -101,6 +101,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--profile", help="a profile in place of the snapshot's own")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was seen to this file too")
     parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure every round and print two tables."""
+    parser = arguments_parser()
     args = parser.parse_args(arguments)
     if args.once:
         _once(args)

@@ -12,7 +12,7 @@ SIZES: Mapping[int, float] = {
     1: 0.50, 2: 0.14, 4: 0.10, 8: 0.15, 16: 0.05, 32: 0.028, 64: 0.0125, 128: 0.008, 256: 0.004, 512: 0.004,
     1024: 0.0015, 2048: 0.001,
 }  # fmt: skip
-"""How often a running job has how many GPUs. More than half of the jobs and an eighth of the GPUs are in one node."""
+"""How often a running job has how many GPUs: 89 % of the jobs, with 19 % of the GPUs, are inside a node of eight."""
 
 LARGE_SIZES = {**SIZES, 128: 0.010, 256: 0.006, 512: 0.006, 1024: 0.003, 4096: 0.0012}
 NVLINK_SIZES = {**SIZES, 36: 0.006, 72: 0.008, 144: 0.004, 288: 0.002}
@@ -89,7 +89,7 @@ class Kind:
     speeds: Mapping[tuple[str, str], float] = field(default_factory=dict)
     rich: bool = False
     giant: int = 0
-    rounds: int = 160
+    rounds: int = 120
     step_s: int = 300
 
     def smaller(self, share: float) -> Kind:
@@ -140,7 +140,7 @@ _ALL = (
     ),
     Kind(
         "mixed-10k", "4,278 nodes, six GPU types, ragged racks, thousands of 1-GPU nodes", ("block", "rack"), _FLEET,
-        habits=replace(PLAIN, two_types=0.08), speeds=_FLEET_SPEEDS, rounds=80,
+        habits=replace(PLAIN, two_types=0.08), speeds=_FLEET_SPEEDS, rounds=60,
     ),
     Kind(
         "rich-10k", "as h100-10k, with every feature and a queued gang of 4,096 GPUs", _BOX_LEVELS,
