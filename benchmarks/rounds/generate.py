@@ -59,29 +59,42 @@ def _queue(life: Life, special: list[Want]) -> list[Want]:
     kind, rng, demand = life.kind, life.rng, life.demand
     queue = [*special, *sorted(life.waiting, key=lambda want: (want.submitted_s, want.id))]
     queue = queue[: kind.queued]
-    most = kind.asked * life.layout.gpus
     while len(queue) < kind.queued:
         pool = demand.pool()
         size = demand.size(pool, running=True)
         queue.append(demand.draw(pool, size, life.now_s - rng.exponential(FRESH_S)))
-    asked = sum(want.gpus for want in queue)
-    for _ in range(20 * kind.queued):
-        if abs(asked - most) <= 0.1 * most:
-            break
-        pool = demand.pool()
-        at = int(rng.integers(len(special), len(queue)))
-        large = demand.gang_sizes(pool, 8 * pool.gpus) if asked < most else [demand.size(pool, running=False)]
-        if large:
-            want = demand.draw(pool, large[int(rng.integers(len(large)))], queue[at].submitted_s)
-            if (want.gpus > queue[at].gpus) == (asked < most) and asked + want.gpus - queue[at].gpus <= 1.1 * most:
-                asked += want.gpus - queue[at].gpus
-                queue[at] = want
+    _weigh(queue, len(special), life)
     if not special:
         of_size = {want.gpus: i for i, want in enumerate(queue)}
         for size, after_s in zip(sorted(of_size, reverse=True), DEADLINES_S, strict=False):
             i = of_size[size]
             queue[i] = replace(queue[i], priority="P1", keys={**queue[i].keys, "start_deadline_at": after_s})
     return sorted(queue, key=lambda want: (want.submitted_s, want.id))
+
+
+def _weigh(queue: list[Want], fixed: int, life: Life) -> None:
+    """Replace jobs, but not the first `fixed`, until within a tenth the queue asks for as many GPUs as it should.
+
+    Where it asks for too few, any job makes way for a larger gang; where for too many, the largest for a smaller job.
+    """
+    demand, rng = life.demand, life.rng
+    goal = life.kind.asked * life.layout.gpus
+    asked = sum(want.gpus for want in queue)
+    for _ in range(20 * len(queue)):
+        if abs(asked - goal) <= 0.1 * goal:
+            return
+        pool = demand.pool()
+        if asked < goal:
+            at, sizes = int(rng.integers(fixed, len(queue))), demand.gang_sizes(pool, 8 * pool.gpus)
+        else:
+            at = max(range(fixed, len(queue)), key=lambda i: (queue[i].gpus, i))
+            sizes = [demand.size(pool, running=True)]
+        sizes = [size for size in sizes if (size > queue[at].gpus) == (asked < goal)]
+        if sizes:
+            want = demand.draw(pool, sizes[int(rng.integers(len(sizes)))], queue[at].submitted_s)
+            if asked + want.gpus - queue[at].gpus <= max(asked, 1.1 * goal):
+                asked += want.gpus - queue[at].gpus
+                queue[at] = want
 
 
 def _document(kind: Kind, seed: int, layout: Layout, life: Life) -> Document:

@@ -87,12 +87,12 @@ def test_every_kind_is_tested() -> None:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_small_round_of_each_kind_is_valid_and_busy(name: str) -> None:
-    """Small ones lose some GPUs to the one node that is down or spare, and their gangs are large against them."""
+    """Small ones lose some GPUs to the one node that is down or spare, and one gang more is much of what they ask for."""
     document = small(name)
     assert_greedy_plans_it(document)
     in_use, asked = shares(document)
     assert 0.85 <= in_use <= 0.97
-    assert 0.6 <= asked <= 1.8
+    assert 0.75 <= asked <= 1.25
 
 
 def test_a_round_of_full_size_is_as_large_and_as_busy_as_it_says() -> None:
@@ -103,7 +103,7 @@ def test_a_round_of_full_size_is_as_large_and_as_busy_as_it_says() -> None:
     assert sum(node["gpus"] for node in nodes) == 10_240
     in_use, asked = shares(document)
     assert 0.92 <= in_use <= 0.97
-    assert 0.75 <= asked <= 1.35
+    assert 0.8 <= asked <= 1.15
     assert sum(job["state"] == "queued" for job in jobs) == 600
     assert 500 <= sum(job["state"] == "running" for job in jobs) <= 2000
     (giant,) = [job for job in jobs if job["gpus"] == 4096]
