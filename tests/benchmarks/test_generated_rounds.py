@@ -87,7 +87,7 @@ def test_every_kind_is_tested() -> None:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_small_round_of_each_kind_is_valid_and_busy(name: str) -> None:
-    """Small ones lose some GPUs to the one node that is down or spare, and one gang more is much of what they ask for."""
+    """Small ones lose more of their GPUs to a node that is down or spare, and one gang is much of what they ask for."""
     document = small(name)
     assert_greedy_plans_it(document)
     in_use, asked = shares(document)
@@ -137,14 +137,11 @@ def test_a_kind_has_as_many_nodes_as_its_name_promises(name: str, nodes: int, gp
 
 
 def test_the_same_seed_gives_the_same_bytes_in_every_process() -> None:
-    """Also where Python orders its sets otherwise."""
+    """Also where Python orders its sets otherwise, as another process does."""
     command = [sys.executable, "-m", "benchmarks.rounds", "rich-40", "7"]
-    outputs = [
-        subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": salt}, capture_output=True, check=True)
-        for salt in ("1", "2")
-    ]
-    assert outputs[0].stdout == outputs[1].stdout
-    assert outputs[0].stdout.rstrip(b"\n") == encode(generate("rich-40", 7))
+    salted = {**os.environ, "PYTHONHASHSEED": "7"}
+    done = subprocess.run(command, cwd=ROOT, env=salted, capture_output=True, check=True)
+    assert done.stdout.rstrip(b"\n") == encode(generate("rich-40", 7))
 
 
 def test_another_seed_gives_another_round() -> None:
