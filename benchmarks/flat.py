@@ -117,7 +117,7 @@ class FlatModel:
         self.model = CpModel()
         self.at: list[dict[int, IntVar]] = []
         self.runs: list[IntVar] = []
-        self.moved: dict[int, IntVar] = {}
+        self.moved: list[LinearExpr] = []
         for job in problem.jobs:
             self._add_job(job)
         self._add_room()
@@ -139,20 +139,21 @@ class FlatModel:
         model.add(LinearExpr.sum(list(at.values())) == job.maximum // self.part(job) * runs)
         if job.running and not job.stoppable:
             model.add(runs == 1)
-        if job.movable:
-            moved = self.moved[job.index] = model.new_bool_var(f"moved {job.index}")
-            for n in now:
-                model.add(runs - at[n] <= moved)
-        else:
+        if not job.movable:
             for n in now:
                 model.add(at[n] == runs)
+        elif len(now) == 1:
+            self.moved += [runs - at[n] for n in now]
+        else:
+            moved = model.new_bool_var(f"moved {job.index}")
+            model.add_hint(moved, False)
+            model.add_max_equality(moved, [runs - at[n] for n in now])
+            self.moved.append(moved)
         self.at.append(at)
         self.runs.append(runs)
         model.add_hint(runs, job.running)
         for n, literal in at.items():
             model.add_hint(literal, n in now)
-        if job.index in self.moved:
-            model.add_hint(self.moved[job.index], False)
 
     def _add_room(self) -> None:
         """On every node: movers fit in what is free and what moves away; starts also in what stops below them.
@@ -206,7 +207,7 @@ class _Search:
         if stopped.value is None:
             return self._result(tiers, NOT_SEARCHED, NOT_SEARCHED)
         flat.model.add(lost <= stopped.value)
-        moved = self._stage(LinearExpr.sum(list(flat.moved.values())), 1, maximize=False)
+        moved = self._stage(LinearExpr.sum(flat.moved), 1, maximize=False)
         return self._result(tiers, stopped, moved)
 
     def _through(self, priority: int) -> LinearExpr:
