@@ -5,8 +5,8 @@
 
 The family is that of `priority_matters.py`, the flat formulation that of `flat.py`. Timed from the loaded snapshot to
 the plan; imports, generating and loading are outside. A tier is proven where its GPUs meet its bound and all tiers
-above it are proven too. A plan is valid if optsched's checker passes it: the flat model stops and moves jobs for
-nothing until its last two searches, so that it has no valid plan where time runs out before them.
+above it are proven too. A plan is valid if optsched's checker passes it: until its last two searches the flat model may
+stop and move jobs for nothing. Where it finds no plan at all, the GPUs are those that run already.
 """
 
 from __future__ import annotations

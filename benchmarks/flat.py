@@ -3,13 +3,14 @@
 This is the model of "Priority Matters" (arXiv 2511.08373) on a round of optsched: for every priority, highest first,
 the most that can run with it and all above it, kept as a lower bound for the next; then as few running GPUs stopped,
 and then as few jobs moved as can be. Like there, the first search starts from what runs now, each later one from the
-last solution, and every search may take its share of a guaranteed part of the budget and all of a common pool.
+last solution.
 
 Different from the published model: tiers count GPUs, not jobs (as optsched's ranks do); what is stopped and moved is
-counted once at the end, not after every tier; the first search may keep everything as it is; and a gang may have one
-equal part on each of several nodes. With `rights`, freed GPUs go only to those who have a right over them, as in
-optsched: for one team, a stopped job makes room for starts of higher priority only, a move for everybody. Without, a
-node has its one capacity constraint, as published.
+counted once at the end, not after every tier; every search may take all the time that is left, not a share, so that
+more tiers are proven; the first search may keep everything as it is; and a gang may have one equal part on each of
+several nodes. With `rights`, freed GPUs go only to those who have a right over them, as in optsched: for one team, a
+stopped job makes room for starts of higher priority only, a move for everybody. Without, a node has its one capacity
+constraint, as published.
 """
 
 from __future__ import annotations
@@ -27,9 +28,6 @@ from optsched.rounds.assignment import Assignment
 from optsched.rounds.problem import UNLIMITED, Cut, Problem, RoundJob
 from optsched.solve.result import Budget, Spent
 from optsched.values.profile import PriorityMode
-
-GUARANTEED = 0.6
-"""The part of the budget that is shared out equally; the first who need it use the rest. As published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,28 +184,26 @@ class _Search:
 
     def __init__(self, flat: FlatModel, spent: Spent) -> None:
         self.flat, self.spent = flat, spent
-        self.pool_s = (1 - GUARANTEED) * spent.budget.wall_s
-        self.floor_s = GUARANTEED * spent.budget.wall_s
         self.solution: list[int] | None = None
 
     def run(self) -> FlatResult:
         """Search tier by tier, then stops, then moves; nothing more once a search found no solution in time."""
         flat, problem = self.flat, self.flat.problem
         tiers: list[Stage] = []
-        above, left = 0, len(problem.priorities) + 2
+        above = 0
         for p in range(len(problem.priorities)):
-            found = self._stage(self._through(p), left, maximize=True)
+            found = self._stage(self._through(p), maximize=True)
             if found.value is None or found.bound is None:
                 return self._result(tiers, NOT_SEARCHED, NOT_SEARCHED)
             flat.model.add(self._through(p) >= found.value)
             tiers.append(Stage(found.value - above, found.bound - above, found.optimal))
-            above, left = found.value, left - 1
+            above = found.value
         lost = LinearExpr.sum([job.size_now * (1 - flat.runs[job.index]) for job in problem.running])
-        stopped = self._stage(lost, 2, maximize=False)
+        stopped = self._stage(lost, maximize=False)
         if stopped.value is None:
             return self._result(tiers, NOT_SEARCHED, NOT_SEARCHED)
         flat.model.add(lost <= stopped.value)
-        moved = self._stage(LinearExpr.sum(flat.moved), 1, maximize=False)
+        moved = self._stage(LinearExpr.sum(flat.moved), maximize=False)
         return self._result(tiers, stopped, moved)
 
     def _through(self, priority: int) -> LinearExpr:
@@ -216,29 +212,23 @@ class _Search:
         counted = [job for job in flat.problem.jobs if job.priority <= priority]
         return LinearExpr.sum([job.maximum * flat.runs[job.index] for job in counted])
 
-    def _stage(self, goal: LinearExpr, left: int, *, maximize: bool) -> Stage:
-        """Search for one goal within its share of the budget; the solution found is the hint of the next search."""
+    def _stage(self, goal: LinearExpr, *, maximize: bool) -> Stage:
+        """Search for one goal in the time that is left; the solution found is the hint of the next search."""
         flat, spent = self.flat, self.spent
         if self.solution is not None:
-            flat.model.clear_hints()
+            flat.model.clear_hints()  # type: ignore[no-untyped-call]
             for index, value in enumerate(self.solution):
                 flat.model.add_hint(flat.model.get_int_var_from_proto_index(index), value)
         (flat.model.maximize if maximize else flat.model.minimize)(goal)
         solver = CpSolver()
-        share_s = self.floor_s / left
-        solver.parameters.max_time_in_seconds = max(0.01, min(spent.wall_left_s, share_s + self.pool_s))
+        solver.parameters.max_time_in_seconds = max(0.01, spent.wall_left_s)
         solver.parameters.num_workers = spent.budget.workers
         solver.parameters.random_seed = spent.budget.seed
         if spent.deterministic_left_s is not None:
-            solver.parameters.max_deterministic_time = max(1e-6, spent.deterministic_left_s / left)
+            solver.parameters.max_deterministic_time = max(1e-6, spent.deterministic_left_s)
             solver.parameters.num_workers = 1
-        before_s = spent.wall_left_s
         status = solver.solve(flat.model)
         spent.deterministic_s += solver.response_proto.deterministic_time
-        used_s = before_s - spent.wall_left_s
-        from_pool_s = min(self.pool_s, used_s)
-        self.pool_s -= from_pool_s
-        self.floor_s = max(0.0, self.floor_s - (used_s - from_pool_s))
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return NOT_SEARCHED
         self.solution = list(solver.response_proto.solution)
