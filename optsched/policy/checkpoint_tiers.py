@@ -71,7 +71,7 @@ def plan_tiers(
 ) -> TierPlan:
     """Return which tiers to use and how often.
 
-    `tiers` have costs above 0 and different names; `kinds` are shares above 0 that sum to 1. Slower tiers are saved
+    `tiers` have costs above 0; `kinds` are shares above 0 that sum to 1. Slower tiers are saved
     every n-th time of the tier before, so that each can be copied from there. Where one tier does for all, it is
     planned as if there were no tiers, without the limits of the first order. Raises InternalError where no tier
     survives some kind.
@@ -79,24 +79,21 @@ def plan_tiers(
     if uncovered(tiers, kinds) or len(kinds) > MAX_KINDS:
         raise InternalError(f"tiers must survive every kind of failure, of which there are at most {MAX_KINDS}")
     served = _served(tiers, mtbf_s, kinds)
-    shares = {name: sum(kinds[kind] for kind in serves) for name, serves in served.items()}
-    used = sorted(
-        (tier for tier in tiers if tier.tier in served),
-        key=lambda tier: (_ideal_s(tier, shares[tier.tier], mtbf_s), tier.tier),
-    )
+    share_of = {index: sum(kinds[kind] for kind in serves) for index, serves in served.items()}
+    order = sorted(served, key=lambda index: (_ideal_s(tiers[index], share_of[index], mtbf_s), index))
+    used, part = [tiers[index] for index in order], [share_of[index] for index in order]
     if len(used) == 1:
         only = auto_interval(used[0].cost_s, mtbf_s, restart_s, used[0].upload_s)
-        return TierPlan(only, (TierUse(used[0], served[used[0].tier], 1.0, only.interval_s, 1),))
-    part = [shares[tier.tier] for tier in used]
+        return TierPlan(only, (TierUse(used[0], tuple(kinds), 1.0, only.interval_s, 1),))
     ratios = _ratios([_ideal_s(tier, share, mtbf_s) for tier, share in zip(used, part, strict=True)])
     base_s, every = min(
         ((_base_s(used, part, chain, mtbf_s), chain) for chain in ratios),
         key=lambda choice: (_tiered_waste(used, part, choice[0], choice[1], mtbf_s, restart_s).total, choice[1]),
     )
     uses, interval_s = [], base_s
-    for tier, share, times in zip(used, part, every, strict=True):
+    for index, share, times in zip(order, part, every, strict=True):
         interval_s *= times
-        uses.append(TierUse(tier, served[tier.tier], share, interval_s, times))
+        uses.append(TierUse(tiers[index], served[index], share, interval_s, times))
     total = _tiered_waste(used, part, base_s, every, mtbf_s, restart_s)
     return TierPlan(Interval(base_s, Formula.TIERED, total), tuple(uses))
 
@@ -110,25 +107,25 @@ def waste_of(plan: TierPlan, factor: float, mtbf_s: float, restart_s: float) -> 
     return _tiered_waste(tiers, part, base_s, every, mtbf_s, restart_s)
 
 
+def durable_tier(cost_s: float, upload_s: float = 0.0, kinds: Mapping[str, float] = FAILURE_KINDS) -> CheckpointTier:
+    """Return a job's own checkpoint, outside any tier, as a tier: it outlives every kind of failure."""
+    return CheckpointTier("durable", cost_s, upload_s, tuple(kinds))
+
+
 def job_interval(checkpoint: Checkpoint, mtbf_s: float, kinds: Mapping[str, float] = FAILURE_KINDS) -> Interval | None:
     """Return the interval of a job: its own where it names one, else what its costs and its MTBF recommend.
 
-    None where its checkpoints cost nothing that is known, or where its tiers do not survive every kind of failure.
+    The checkpoint that `cost_s` is the price of survives everything; tiers add to it. Neither counts where it is free:
+    its price is not known. None where the rest does not survive every kind of failure.
     """
-    costly = [tier for tier in checkpoint.tiers if tier.cost_s > 0.0]
-    if costly and len(costly) == len(checkpoint.tiers) and not uncovered(costly, kinds):
-        plan = plan_tiers(costly, mtbf_s, checkpoint.restart_s, kinds)
-        if checkpoint.interval_s is None:
-            return plan.interval
-        factor = checkpoint.interval_s / plan.interval.interval_s
-        wasted = waste_of(plan, factor, mtbf_s, checkpoint.restart_s)
-        return Interval(checkpoint.interval_s, Formula.GIVEN, wasted)
-    if checkpoint.tiers or checkpoint.cost_s <= 0.0:
+    tiers = [tier for tier in (*checkpoint.tiers, durable_tier(checkpoint.cost_s, kinds=kinds)) if tier.cost_s > 0.0]
+    if uncovered(tiers, kinds):
         return None
+    plan = plan_tiers(tiers, mtbf_s, checkpoint.restart_s, kinds)
     if checkpoint.interval_s is None:
-        return auto_interval(checkpoint.cost_s, mtbf_s, checkpoint.restart_s)
-    wasted = waste(checkpoint.interval_s, checkpoint.cost_s, mtbf_s, checkpoint.restart_s)
-    return Interval(checkpoint.interval_s, Formula.GIVEN, wasted)
+        return plan.interval
+    factor = checkpoint.interval_s / plan.interval.interval_s
+    return Interval(checkpoint.interval_s, Formula.GIVEN, waste_of(plan, factor, mtbf_s, checkpoint.restart_s))
 
 
 def _ideal_s(tier: CheckpointTier, share: float, mtbf_s: float) -> float:
@@ -136,21 +133,22 @@ def _ideal_s(tier: CheckpointTier, share: float, mtbf_s: float) -> float:
     return max(tier.upload_s, math.sqrt(2.0 * tier.cost_s * mtbf_s / share))
 
 
-def _served(tiers: Sequence[CheckpointTier], mtbf_s: float, kinds: Mapping[str, float]) -> dict[str, tuple[str, ...]]:
-    """Return the kinds that each tier serves, by name of the tier; ties go to the first tiers in the list."""
-    survivors = [[tier for tier in tiers if kind in tier.survives] for kind in kinds]
-    best, least = {}, math.inf
+def _served(tiers: Sequence[CheckpointTier], mtbf_s: float, kinds: Mapping[str, float]) -> dict[int, tuple[str, ...]]:
+    """Return the kinds that each tier in use serves, by the tier's place in the list; ties go to the first tiers."""
+    survivors = [[index for index, tier in enumerate(tiers) if kind in tier.survives] for kind in kinds]
+    best: dict[int, tuple[str, ...]] = {}
+    least = math.inf
     for choice in itertools.product(*survivors):
-        served: dict[str, list[str]] = {}
-        for kind, tier in zip(kinds, choice, strict=True):
-            served.setdefault(tier.tier, []).append(kind)
+        served: dict[int, tuple[str, ...]] = {}
+        for kind, index in zip(kinds, choice, strict=True):
+            served[index] = (*served.get(index, ()), kind)
         cost = 0.0
-        for tier in {tier.tier: tier for tier in choice}.values():
-            share = sum(kinds[kind] for kind in served[tier.tier])
+        for index, serves in served.items():
+            tier, share = tiers[index], sum(kinds[kind] for kind in serves)
             interval_s = _ideal_s(tier, share, mtbf_s)
             cost += tier.cost_s / interval_s + share * (interval_s / 2.0 + tier.upload_s) / mtbf_s
         if cost < least:
-            best, least = {name: tuple(of) for name, of in served.items()}, cost
+            best, least = served, cost
     return best
 
 
@@ -164,7 +162,7 @@ def _ratios(ideal_s: Sequence[float]) -> list[tuple[int, ...]]:
 
 def _base_s(tiers: Sequence[CheckpointTier], part: Sequence[float], every: Sequence[int], mtbf_s: float) -> float:
     """Return the first tier's best interval, the others being fixed multiples of it that their uploads allow."""
-    multiples = list(itertools.accumulate(every, operator.mul))
+    multiples: list[int] = list(itertools.accumulate(every, operator.mul))
     cost = sum(tier.cost_s / times for tier, times in zip(tiers, multiples, strict=True))
     loss = sum(share * times for share, times in zip(part, multiples, strict=True))
     allowed = max(tier.upload_s / times for tier, times in zip(tiers, multiples, strict=True))

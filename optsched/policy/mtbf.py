@@ -1,5 +1,4 @@
-"""How often nodes fail: an estimate from a prior and from what was observed, per node class, and what it means for a
-job.
+"""How often the nodes of a class fail, from a prior and from what was observed, and so how often a job fails.
 
 Failures of a node class are taken as a Poisson process in node-hours, its rate as gamma distributed. A prior is worth
 so many node-hours of observation; what was observed is added to it. A gang fails with any of its nodes, so M of a job
