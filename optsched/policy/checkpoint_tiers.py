@@ -1,12 +1,15 @@
 """Checkpoints in several tiers: each gets the interval of the failures that it is there for.
 
 Host RAM outlives a crashed process, an object store a lost node. All of this is our own derivation, to first order:
-valid while δ and R of every tier are small against M. Times in seconds, as in `optsched.policy.checkpoint`.
+valid while every δ is small against M. Times in seconds, as in `optsched.policy.checkpoint`.
 
 Tier i, saved every τᵢ at the price of δᵢ, serves the share qᵢ of all failures. A failure that it serves loses τᵢ/2
-and the Lᵢ seconds of its upload:
+and the Lᵢ seconds of its upload. With a = Σᵢ δᵢ/τᵢ and b = Σᵢ qᵢ·τᵢ/(2M), which are least together at
+τᵢ = √(2·δᵢ·M/qᵢ), not below Lᵢ:
 
-    waste = Σᵢ (δᵢ/τᵢ + qᵢ·(τᵢ/2 + Lᵢ)/M) + R/M        least at τᵢ = √(2·δᵢ·M/qᵢ), τᵢ >= Lᵢ
+    useful share of the time = e^(−R/M) · e^(−Σᵢ qᵢ·Lᵢ/M) · (1 − b) / (1 + a)
+
+For one tier and short restarts that is the ETTR of Kokolis et al. (HPCA 2025).
 
 Which tier serves which kind of failure is chosen so that this is least: a tier that is hardly cheaper than the next
 is not worth its own checkpoints. A failure may find a fresher checkpoint in a slower tier, so the waste is at most
@@ -85,16 +88,19 @@ def plan_tiers(
     if len(used) == 1:
         only = auto_interval(used[0].cost_s, mtbf_s, restart_s, used[0].upload_s)
         return TierPlan(only, (TierUse(used[0], tuple(kinds), 1.0, only.interval_s, 1),))
-    ratios = _ratios([_ideal_s(tier, share, mtbf_s) for tier, share in zip(used, part, strict=True)])
-    base_s, every = min(
-        ((_base_s(used, part, chain, mtbf_s), chain) for chain in ratios),
-        key=lambda choice: (_tiered_waste(used, part, choice[0], choice[1], mtbf_s, restart_s).total, choice[1]),
+    every = min(
+        _ratios([_ideal_s(tier, share, mtbf_s) for tier, share in zip(used, part, strict=True)]),
+        key=lambda chain: (
+            _tiered_waste(used, part, chain, _base_s(used, part, chain, mtbf_s), mtbf_s, restart_s).total,
+            chain,
+        ),
     )
+    base_s = _base_s(used, part, every, mtbf_s)
     uses, interval_s = [], base_s
     for index, share, times in zip(order, part, every, strict=True):
         interval_s *= times
         uses.append(TierUse(tiers[index], served[index], share, interval_s, times))
-    total = _tiered_waste(used, part, base_s, every, mtbf_s, restart_s)
+    total = _tiered_waste(used, part, every, base_s, mtbf_s, restart_s)
     return TierPlan(Interval(base_s, Formula.TIERED, total), tuple(uses))
 
 
@@ -104,7 +110,7 @@ def waste_of(plan: TierPlan, factor: float, mtbf_s: float, restart_s: float) -> 
     if len(used) == 1:
         return waste(base_s, used[0].tier.cost_s, mtbf_s, restart_s, used[0].tier.upload_s)
     tiers, part, every = [use.tier for use in used], [use.share for use in used], [use.every for use in used]
-    return _tiered_waste(tiers, part, base_s, every, mtbf_s, restart_s)
+    return _tiered_waste(tiers, part, every, base_s, mtbf_s, restart_s)
 
 
 def durable_tier(cost_s: float, upload_s: float = 0.0, kinds: Mapping[str, float] = FAILURE_KINDS) -> CheckpointTier:
@@ -160,27 +166,34 @@ def _ratios(ideal_s: Sequence[float]) -> list[tuple[int, ...]]:
     return list(itertools.product(*map(sorted, steps)))
 
 
+def _multiples(every: Sequence[int]) -> list[int]:
+    """Return how many intervals of the first tier that of each tier has."""
+    result: list[int] = list(itertools.accumulate(every, operator.mul))
+    return result
+
+
 def _base_s(tiers: Sequence[CheckpointTier], part: Sequence[float], every: Sequence[int], mtbf_s: float) -> float:
-    """Return the first tier's best interval, the others being fixed multiples of it that their uploads allow."""
-    multiples: list[int] = list(itertools.accumulate(every, operator.mul))
-    cost = sum(tier.cost_s / times for tier, times in zip(tiers, multiples, strict=True))
-    loss = sum(share * times for share, times in zip(part, multiples, strict=True))
+    """Return the first tier's interval τ that makes (1 − bτ)/(1 + a/τ) largest, as far as uploads allow."""
+    multiples = _multiples(every)
+    writing = sum(tier.cost_s / times for tier, times in zip(tiers, multiples, strict=True))
+    losing = sum(share * times for share, times in zip(part, multiples, strict=True)) / (2.0 * mtbf_s)
     allowed = max(tier.upload_s / times for tier, times in zip(tiers, multiples, strict=True))
-    return max(allowed, math.sqrt(2.0 * cost * mtbf_s / loss))
+    return max(allowed, math.sqrt(writing**2 + writing / losing) - writing)
 
 
 def _tiered_waste(
     tiers: Sequence[CheckpointTier],
     part: Sequence[float],
-    base_s: float,
     every: Sequence[int],
+    base_s: float,
     mtbf_s: float,
     restart_s: float,
 ) -> Waste:
-    writing = lost_work = 0.0
-    interval_s = base_s
-    for tier, share, times in zip(tiers, part, every, strict=True):
-        interval_s *= times
-        writing += tier.cost_s / interval_s
-        lost_work += share * (interval_s / 2.0 + tier.upload_s) / mtbf_s
-    return Waste(writing, lost_work, restart_s / mtbf_s)
+    writing = losing = uploading = 0.0
+    for tier, share, times in zip(tiers, part, _multiples(every), strict=True):
+        writing += tier.cost_s / (base_s * times)
+        losing += share * base_s * times / (2.0 * mtbf_s)
+        uploading += share * tier.upload_s / mtbf_s
+    at_work = math.exp(-restart_s / mtbf_s)
+    useful = at_work * math.exp(-uploading) * max(0.0, 1.0 - losing) / (1.0 + writing)
+    return Waste(useful * writing, at_work - useful - useful * writing, 1.0 - at_work)
