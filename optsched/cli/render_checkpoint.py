@@ -191,15 +191,12 @@ def _failures(advice: Advice) -> str:
     asked = advice.asked
     between = ""
     if asked.observed:
-        low, high = (
-            duration(asked.mtbf_s * hours / asked.node.mtbf_h) for hours in (asked.node.low_h, asked.node.high_h)
-        )
+        low, high = (duration(bound_s) for bound_s in asked.mtbf_range_s)
         between = f" (with 90 % probability {low} to {high})"
     node = f"{number(round(asked.node.mtbf_h))} h, from " if asked.observed else ""
-    return (
-        f"M = {duration(asked.mtbf_s)} between failures of the job{between}: of a node {node}{asked.origin}, divided by "
-        f"{count(asked.nodes, 'node')} of {count(asked.gpus_per_node, 'GPU')}"
-    )
+    nodes = f"{count(asked.nodes, 'node')} of {count(asked.gpus_per_node, 'GPU')}"
+    m = f"M = {duration(asked.mtbf_s)} between failures of the job{between}"
+    return f"{m}: of a node {node}{asked.origin}, divided by {nodes}"
 
 
 def _why(advice: Advice) -> str:
