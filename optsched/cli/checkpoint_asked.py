@@ -18,6 +18,7 @@ COMMAND = "optsched checkpoint-interval"
 MAX_TIERS = 16
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _TIER = "NAME:cost_s=S[,upload_s=S],survives=KIND+KIND, as in nvme:cost_s=5,upload_s=60,survives=process"
+_LEAST = 0.001
 _LONGEST_S, _MOST_H = 1e6, 1e12
 
 
@@ -78,18 +79,16 @@ class _Reader:
         self.faults.append(Fault(COMMAND, None, option, wrong, allowed))
 
     def number(self, option: str, text: str | None, most: float, zero: bool = False) -> float | None:
-        """Return a number above 0, or of at least 0 where `zero` is; None where there is none or it is a fault."""
+        """Return a number from `_LEAST` (from 0 where `zero` is) to `most`; None where there is none or it is a fault."""
         if text is None:
             return None
         try:
             value = float(text)
         except ValueError:
             value = math.nan
-        if (value > 0 or (zero and value == 0)) and value <= most:
+        if (value >= _LEAST or (zero and value >= 0)) and value <= most:
             return value
-        self.fault(
-            option, _given(text), f"a number {'from' if zero else 'above'} 0 {'' if zero else 'up '}to {number(most)}"
-        )
+        self.fault(option, _given(text), f"a number from {'0' if zero else _LEAST} to {number(most)}")
         return None
 
     def whole(self, option: str, text: str | None, least: int, most: int) -> int | None:
@@ -155,9 +154,10 @@ def _tier(reader: _Reader, text: str, kinds: Mapping[str, float]) -> CheckpointT
     """Return one tier of its text; None where it is wrong."""
     before = len(reader.faults)
     name, _, rest = text.partition(":")
-    fields = dict(part.partition("=")[::2] for part in rest.split(",")) if rest else {}
-    keys = {"cost_s", "survives"}
-    if not _NAME.fullmatch(name) or name == "durable" or not keys <= set(fields) <= keys | {"upload_s"}:
+    parts = [part.partition("=")[::2] for part in rest.split(",")]
+    fields, keys = dict(parts), {"cost_s", "survives"}
+    known = keys <= set(fields) <= keys | {"upload_s"} and len(fields) == len(parts)
+    if not _NAME.fullmatch(name) or name == "durable" or not known:
         reader.fault("--tier", _given(text), f"{_TIER}; the name durable is taken")
         return None
     cost_s = reader.number(f"--tier {name} cost_s", fields["cost_s"], _LONGEST_S)

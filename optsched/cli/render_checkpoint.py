@@ -210,10 +210,10 @@ def _why(advice: Advice) -> str:
         best = young if tier.cost_s <= SMALL_COST * mtbf_s else daly
         upload = f"it takes {_time(tier.upload_s)}, longer than the best interval, {_time(best)}"
         return f"one upload in flight: {upload}; {blocks}"
-    others = f"exact optimum {_time(exact)})"
+    others = f"exact optimum {_brief(exact)})"
     if plan.interval.formula is Formula.YOUNG:
-        return f"Young, √(2·δ·M): {blocks}, which is small (Daly {_time(daly)}, {others}"
-    return f"Daly, higher order: {blocks}, more than {percent(SMALL_COST)} (Young {_time(young)}, {others}"
+        return f"Young, √(2·δ·M): {blocks}, which is small (Daly {_brief(daly)}, {others}"
+    return f"Daly, higher order: {blocks}, more than {percent(SMALL_COST)} (Young {_brief(young)}, {others}"
 
 
 def _wasted(advice: Advice) -> str:
