@@ -79,7 +79,7 @@ class _Reader:
         self.faults.append(Fault(COMMAND, None, option, wrong, allowed))
 
     def number(self, option: str, text: str | None, most: float, zero: bool = False) -> float | None:
-        """Return a number from `_LEAST` (from 0 where `zero` is) to `most`; None where there is none or it is a fault."""
+        """Return a number from `_LEAST` (0 where `zero` is) to `most`; None where there is none or it is a fault."""
         if text is None:
             return None
         try:
