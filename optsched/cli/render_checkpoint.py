@@ -97,6 +97,7 @@ def to_json(advice: Advice) -> str:
                 "writing": _plain(wasted.writing),
                 "lost_work": _plain(wasted.lost_work),
                 "restarting": _plain(wasted.restarting),
+                "lost_work_s_per_failure": _plain(wasted.lost_work * asked.mtbf_s),
                 "gpu_h_per_day": _plain(advice.gpu_h_per_day),
                 "wall_h_per_day_of_training": _plain(wall_h) if math.isfinite(wall_h) else None,
             },
@@ -220,11 +221,11 @@ def _wasted(advice: Advice) -> str:
     asked, wasted = advice.asked, advice.plan.interval.waste
     wall_h = wasted.wall_s(DAY_H)
     day = f"{DAY_H} h of training take {wall_h:,.1f} h" if math.isfinite(wall_h) else "training gets nowhere"
-    return (
-        f"{percent(advice.waste)} of the time: {percent(wasted.writing)} checkpoints, {percent(wasted.lost_work)} lost "
-        f"work, {percent(wasted.restarting)} restarts of {_time(asked.restart_s)}; that is "
-        f"{advice.gpu_h_per_day:,.0f} of {asked.gpus * DAY_H:,} GPU-hours a day, and {day}"
-    )
+    # A failure comes once in every M of wall time.
+    lost = f"{percent(wasted.lost_work)} lost work, {_brief(wasted.lost_work * asked.mtbf_s)} a failure"
+    parts = f"{percent(wasted.writing)} checkpoints, {lost}, {percent(wasted.restarting)} restarts"
+    gpu_h = f"{advice.gpu_h_per_day:,.0f} of {asked.gpus * DAY_H:,} GPU-hours a day"
+    return f"{percent(advice.waste)} of the time: {parts} of {_brief(asked.restart_s)}; that is {gpu_h}, and {day}"
 
 
 def _tiers(advice: Advice, width: int, style: Style) -> list[str]:

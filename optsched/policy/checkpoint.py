@@ -106,8 +106,8 @@ def waste(interval_s: float, cost_s: float, mtbf_s: float, restart_s: float = 0.
     derivation.
     """
     tries = (interval_s + cost_s) / mtbf_s
+    # The share of the time that is no restart: failures come at rate 1/M, and each costs M·(1 − e^(−R/M)).
     at_work = math.exp(-restart_s / mtbf_s)
-    """The share of the time that is no restart: failures come at rate 1/M, and each costs M·(1 − e^(−R/M))."""
     kept = at_work * math.exp(-upload_s / mtbf_s)
     # x/(e^x − 1), written so that it does not overflow for a job that fails a thousand times per checkpoint.
     useful = kept * (interval_s / mtbf_s) * math.exp(-tries) / -math.expm1(-tries)

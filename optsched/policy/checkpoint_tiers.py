@@ -74,10 +74,9 @@ def plan_tiers(
 ) -> TierPlan:
     """Return which tiers to use and how often.
 
-    `tiers` have costs above 0; `kinds` are shares above 0 that sum to 1. Slower tiers are saved
-    every n-th time of the tier before, so that each can be copied from there. Where one tier does for all, it is
-    planned as if there were no tiers, without the limits of the first order. Raises InternalError where no tier
-    survives some kind.
+    `tiers` have costs above 0; `kinds` are shares above 0 that sum to 1. Slower tiers are saved every n-th time of the
+    tier before, so that each can be copied from there. Where one tier does for all, it is planned as if there were no
+    tiers, without the limits of the first order. Raises InternalError where no tier survives some kind.
     """
     if uncovered(tiers, kinds) or len(kinds) > MAX_KINDS:
         raise InternalError(f"tiers must survive every kind of failure, of which there are at most {MAX_KINDS}")
@@ -119,7 +118,7 @@ def durable_tier(cost_s: float, upload_s: float = 0.0, kinds: Mapping[str, float
 
 
 def job_interval(checkpoint: Checkpoint, mtbf_s: float, kinds: Mapping[str, float] = FAILURE_KINDS) -> Interval | None:
-    """Return the interval of a job: its own where it names one, else what its costs and its MTBF recommend.
+    """Return the interval of a job: its own where it names one, as it is, else what its costs and its MTBF recommend.
 
     The checkpoint that `cost_s` is the price of survives everything; tiers add to it. Neither counts where it is free:
     its price is not known. None where the rest does not survive every kind of failure.
