@@ -73,6 +73,27 @@ def test_no_tier_is_saved_before_its_last_upload_is_done() -> None:
     assert plan.uses[1].interval_s == pytest.approx(plan.uses[0].interval_s * plan.uses[1].every)
 
 
+def test_multiples_are_rounded_to_what_wastes_least() -> None:
+    """Half the failures each: √8.4 = 2.9 is 3, √5 = 2.24 is 2."""
+    for cost_s, every in ((8.4, 3), (5, 2)):
+        plan = plan_tiers([RAM, tier("store", cost_s, "process", "node")], M, kinds=HALF)
+        assert plan.uses[1].every == every
+
+
+def test_an_upload_loses_its_time_in_the_failures_that_its_tier_serves() -> None:
+    """200 s in half of the failures, M = 10,000 s: 0.5·200/10,000 = 1 % of what was useful; the intervals stay."""
+    plan = plan_tiers([RAM, STORE], M, kinds=HALF)
+    behind = plan_tiers([RAM, tier("store", 64, "process", "node", upload_s=200)], M, kinds=HALF)
+    assert behind.interval.interval_s == plan.interval.interval_s
+    assert 1 - behind.interval.waste.total == pytest.approx((1 - plan.interval.waste.total) * math.exp(-0.01))
+
+
+def test_a_cheaper_tier_with_a_long_upload_may_be_the_worse_one() -> None:
+    """√(2·8/M) + 500/M = 4 + 5 %; √(2·10/M) = 4.5 %."""
+    slow, quick = tier("slow", 8, "process", "node", upload_s=500), tier("quick", 10, "process", "node")
+    assert used(plan_tiers([slow, quick], M, kinds=HALF)) == [("quick", 1, ("process", "node"))]
+
+
 def test_three_tiers_form_a_chain() -> None:
     """Process, node and rack: each slower tier takes every n-th checkpoint of the one before."""
     kinds = {"process": 0.5, "node": 0.4, "rack": 0.1}
