@@ -74,8 +74,8 @@ def test_no_tier_is_saved_before_its_last_upload_is_done() -> None:
 
 
 def test_multiples_are_rounded_to_what_wastes_least() -> None:
-    """Half the failures each: √8.4 = 2.9 is 3, √5 = 2.24 is 2."""
-    for cost_s, every in ((8.4, 3), (5, 2)):
+    """Half the failures each: √8.4 = 2.9 is 3, √11 = 3.3 is 3 as well."""
+    for cost_s, every in ((8.4, 3), (11, 3)):
         plan = plan_tiers([RAM, tier("store", cost_s, "process", "node")], M, kinds=HALF)
         assert plan.uses[1].every == every
 
