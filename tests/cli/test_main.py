@@ -258,8 +258,9 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_names_every_command_and_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     text = capsys.readouterr().out
-    for word in ("plan", "explain", "topology", "profile", "exit codes", "bad input", "NO_COLOR", "OPTSCHED_DEBUG"):
+    for word in ("plan", "explain", "topology", "profile", "checkpoint-interval", "exit codes", "bad input"):
         assert word in text
+    assert all(word in text for word in ("NO_COLOR", "OPTSCHED_DEBUG"))
 
 
 def test_help_of_plan_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
@@ -270,7 +271,14 @@ def test_help_of_plan_names_every_option(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["topology", "show", "v100-cube-mesh"], ["profile", "list"], ["plan", "none.yaml"]]
+    "words",
+    [
+        ["--help"],
+        ["topology", "show", "v100-cube-mesh"],
+        ["profile", "list"],
+        ["plan", "none.yaml"],
+        ["checkpoint-interval", "--gpus", "8", "--preset", "rsc1", "--cost-s", "1"],
+    ],
 )
 def test_what_needs_no_solver_does_not_load_it(words: list[str]) -> None:
     script = f"import sys; from optsched.cli.main import main; main({words!r}); sys.exit('ortools' in sys.modules)"
