@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.rounds.problem import Ints, Item, Lines, RoundJob, What
+from optsched.rounds.problem import Ints, Item, Lines, Occupancy, RoundJob, What
 
 TIERS = 4
 
@@ -113,30 +113,39 @@ class Use:
         side = self.cpus if item.what is What.CPUS else self.memory
         return int(side[team, : key + 1].sum())
 
+    def book(self, team: int, job: RoundJob, size: int, gpu_type: int, sign: int = 1) -> None:
+        """Add `size` GPUs of a job to a team's use, or take them off (`sign` -1)."""
+        key, part, above = job.priority, min(size, job.minimum), size - job.minimum
+        while part > 0:
+            self.gpus[team, key, gpu_type] += sign * part
+            self.cpus[team, key] += sign * part * job.cpus_per_gpu_u
+            self.memory[team, key] += sign * part * job.memory_per_gpu_u
+            key, part, above = key + self.gpus.shape[1] // 2, above, 0
+
 
 def use_of(problem_shape: tuple[int, int, int], sizes: Iterable[tuple[int, RoundJob, int, int]]) -> Use:
     """Return the use by team and key of jobs given as (team, job, GPUs, GPU type); shape is (T, P, Y)."""
-    teams, priorities, types = problem_shape
-    sums: dict[tuple[int, int, int], list[int]] = {}
+    use = _no_use(problem_shape)
     for team, job, count, gpu_type in sizes:
-        minimum = job.minimum
-        key, part, above = job.priority, min(count, minimum), count - minimum
-        while part > 0:
-            known = sums.get((team, key, gpu_type))
-            if known is None:
-                known = sums[team, key, gpu_type] = [0, 0, 0]
-            known[0] += part
-            known[1] += part * job.cpus_per_gpu_u
-            known[2] += part * job.memory_per_gpu_u
-            key, part, above = key + priorities, above, 0
-    gpus = np.zeros((teams, 2 * priorities, types), dtype=np.int64)
-    cpus = np.zeros((teams, 2 * priorities), dtype=np.int64)
-    memory = np.zeros((teams, 2 * priorities), dtype=np.int64)
-    for (team, key, gpu_type), (count, cpu, gb) in sums.items():
-        gpus[team, key, gpu_type] = count
-        cpus[team, key] += cpu
-        memory[team, key] += gb
-    return Use(gpus, cpus, memory)
+        use.book(team, job, count, gpu_type)
+    return use
+
+
+def use_now(problem_shape: tuple[int, int, int], occupancy: Occupancy) -> Use:
+    """Return the use by team and key of what runs now, a new one at every call: `use_of` the running jobs."""
+    use, each = _no_use(problem_shape), occupancy
+    low = np.minimum(each.size, each.minimum)
+    for key, part in ((each.priority, low), (problem_shape[1] + each.priority, each.size - low)):
+        np.add.at(use.gpus, (each.team, key, each.gpu_type), part)
+        np.add.at(use.cpus, (each.team, key), part * each.cpus_u)
+        np.add.at(use.memory, (each.team, key), part * each.memory_u)
+    return use
+
+
+def _no_use(problem_shape: tuple[int, int, int]) -> Use:
+    teams, priorities, types = problem_shape
+    by_key = (teams, 2 * priorities)
+    return Use(*(np.zeros(shape, dtype=np.int64) for shape in ((*by_key, types), by_key, by_key)))
 
 
 def fits_line(use: Use, team: int, key: int, line: tuple[Item, ...]) -> bool:
