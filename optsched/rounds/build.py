@@ -58,7 +58,7 @@ def build_problem(snapshot: Snapshot, tree: Tree | None = None) -> Problem:
     priority_of = {job.id: _capped(job, ceilings) for job in snapshot.jobs}
     priorities = tuple(sorted(set(priority_of.values()), reverse=True)) or (0,)
     index_of = {priority: p for p, priority in enumerate(priorities)}
-    builder = JobBuilder(snapshot, tree, nodes, spreads, gpu_types, index_of, ceilings)
+    builder = JobBuilder(snapshot, tree, nodes, spreads, gpu_types, index_of, priority_of)
     teams = build_teams(snapshot)
     shares = fair_shares(snapshot, nodes, gpu_types, builder, teams)
     lines = build_lines(snapshot, gpu_types, teams, shares)
@@ -171,7 +171,7 @@ def _build_jobs(
                 key=key,
                 team=teams.index[job.team],
                 tier=DEADLINE if job.id in near else tiers[job.id],
-                priority=builder.priority(job),
+                priority=builder.priority_of[job.id],
                 submitted_at=job.submitted_at,
                 id=job.id,
                 amounts=use_vector(job, job.min_gpus if most else 0, gpu_type, types),
@@ -216,9 +216,9 @@ def _tiers(
     for job in [*running, *queued]:
         by_team[teams.grant_of.get(job.id, teams.index[job.team])].append(job)
     tiers: dict[str, int] = {}
-    type_of = builder.nodes.gpu_type.tolist()
+    type_of, priority_of = builder.nodes.gpu_type.tolist(), builder.priority_of
     for team, jobs in by_team.items():
-        jobs.sort(key=lambda j: (-builder.priority(j), j.state is JobState.QUEUED, j.submitted_at, j.id))
+        jobs.sort(key=lambda j: (-priority_of[j.id], j.state is JobState.QUEUED, j.submitted_at, j.id))
         through = [0] * len(builder.gpu_types)
         line = _Line(
             bool(lines.typed[team]),

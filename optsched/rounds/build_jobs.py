@@ -52,7 +52,10 @@ class Form:
 
 
 class JobBuilder:
-    """Turns jobs into `RoundJob`s; what depends only on a job's shape is worked out once."""
+    """Turns jobs into `RoundJob`s; what depends only on a job's shape is worked out once.
+
+    `spreads` says where the running jobs are, `priority_of` every job's priority with its team's ceiling applied.
+    """
 
     def __init__(
         self,
@@ -62,7 +65,7 @@ class JobBuilder:
         spreads: Mapping[JobId, Spread],
         gpu_types: Sequence[str],
         priorities: Mapping[int, int],
-        ceiling: Mapping[str, int | None],
+        priority_of: Mapping[JobId, int],
     ) -> None:
         self.snapshot = snapshot
         self.tree = tree
@@ -70,7 +73,7 @@ class JobBuilder:
         self.gpu_types = gpu_types
         self.priorities = priorities
         self.eligibility = Eligibility(snapshot, tree, nodes, gpu_types)
-        self._ceiling = ceiling
+        self.priority_of = priority_of
         self.spreads = spreads
         self._forms: dict[object, Form] = {}
         self._form_of: dict[int, Form] = {}
@@ -83,11 +86,6 @@ class JobBuilder:
         self._median_start = victims.median_reporting_start(snapshot.jobs)
         self._weight = class_weight(snapshot.profile)
 
-    def priority(self, job: Job) -> int:
-        """Return the job's priority with its team's ceiling applied."""
-        ceiling = self._ceiling.get(job.team)
-        return job.priority if ceiling is None else min(job.priority, ceiling)
-
     def build(self, job: Job, index: int, standing: Standing) -> RoundJob:
         """Return the job as the round sees it."""
         snapshot, profile, form = self.snapshot, self.snapshot.profile, self.form(job)
@@ -98,7 +96,7 @@ class JobBuilder:
         cost = victims.stop_cost(job, snapshot.now, profile, self._median_start)
         stop = round(size_now * cost.per_gpu_s)
         stoppable = running and victims.may_be_stopped(job, snapshot.now, profile, cost)
-        priority = self.priority(job)
+        priority = self.priority_of[job.id]
         waited_s = 0.0 if running else max(0.0, snapshot.now - job.submitted_at)
         emergency = job.priority_class in profile.emergency_classes and job.priority_class != ""
         return RoundJob(
@@ -149,7 +147,9 @@ class JobBuilder:
             shape = (
                 *(job.gpus, job.gpus_per_node, job.gpus_per_task, job.cpus, job.memory_gb),
                 *(job.required, job.preferred, job.slices, job.exclude_nodes),
-                *(tuple(each.items()) for each in (job.gpu_types, job.node_selector, job.speed)),
+                tuple(job.gpu_types.items()) if job.gpu_types else (),
+                tuple(job.node_selector.items()) if job.node_selector else (),
+                tuple(job.speed.items()) if job.speed else (),
             )
             found = self._forms.get(shape)
             if found is None:
@@ -271,12 +271,13 @@ class JobBuilder:
         `only_up` counts only nodes that take new work; else what is cordoned or down counts too.
         """
         cut, side = (form.cut, form.unit, form.required, form.slices), (form.cpus_per_gpu_u, form.memory_per_gpu_u)
-        key = (id(form.lawful), cut, side, sizes, only_up)
-        found = self._possible.get(key)
-        if found is None:
+        # Only on one node does the size itself decide where there is room.
+        key = (id(form.lawful), cut, side, sizes if form.cut is Cut.ONE_NODE else (), only_up)
+        most = self._possible.get(key)
+        if most is None:
             mask = form.lawful & self.nodes.taking if only_up else form.lawful
-            found = self._possible[key] = _Probe(form, sizes, mask).largest(self.nodes, self.tree)
-        return found
+            most = self._possible[key] = _Probe(form, sizes, mask).most(self.nodes, self.tree)
+        return max((size for size in sizes if size <= most), default=0)
 
 
 class _Probe:
@@ -288,16 +289,16 @@ class _Probe:
         self.slices, self.required = form.slices, form.required
         self.cpus_per_gpu_u, self.memory_per_gpu_u = form.cpus_per_gpu_u, form.memory_per_gpu_u
 
-    def largest(self, nodes: Nodes, tree: Tree) -> int:
-        """Return the largest size that fits an empty cluster."""
+    def most(self, nodes: Nodes, tree: Tree) -> int:
+        """Return the most GPUs that it could have in one place of an empty cluster."""
         best = 0
         for gpu_type in np.flatnonzero(np.bincount(nodes.gpu_type[self.nodes])).tolist():
             gpus = np.where(nodes.gpu_type == gpu_type, nodes.capacity, 0)
             room = slice_down(self, tree, usable(self, nodes, gpus, nodes.cpus_u, nodes.memory_u))
-            best = max(best, self._most(tree, room))
-        return max((size for size in self.sizes if size <= best), default=0)
+            best = max(best, self._in_one_place(tree, room))
+        return best
 
-    def _most(self, tree: Tree, room: Ints) -> int:
+    def _in_one_place(self, tree: Tree, room: Ints) -> int:
         if self.cut is Cut.ONE_NODE:
             return int(room.max(initial=0))
         if self.required is None:
