@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -33,7 +32,7 @@ from optsched.rounds.build_lines import (
     use_vector,
 )
 from optsched.rounds.build_nodes import build_nodes, build_occupancy, build_spreads, healthy_capacity
-from optsched.rounds.line import above_line, use_now
+from optsched.rounds.line import Line, above_line, line_of, use_now
 from optsched.rounds.problem import UNLIMITED, Flags, Ints, Item, Lines, Nodes, Occupancy, Problem, RoundJob, Takeable
 from optsched.rounds.score import placement_losses
 from optsched.topology.tree import Tree, build_tree
@@ -220,12 +219,7 @@ def _tiers(
     for team, jobs in by_team.items():
         jobs.sort(key=lambda j: (-priority_of[j.id], j.state is JobState.QUEUED, j.submitted_at, j.id))
         through = [0] * len(builder.gpu_types)
-        line = _Line(
-            bool(lines.typed[team]),
-            int(lines.quota_any[team]),
-            lines.quota_by_type[team].tolist(),
-            lines.fair_by_type[team].tolist(),
-        )
+        line = line_of(lines, team, teams.deadline)
         for job in jobs:
             if job.state is JobState.RUNNING:
                 spread = builder.spreads[job.id]
@@ -235,31 +229,22 @@ def _tiers(
                 gpu_type, most = builder.wanted(job)
                 gpus = job.min_gpus if most else 0
             through[gpu_type] += gpus
-            tiers[job.id] = line.tier(through, gpu_type)
+            tiers[job.id] = _tier(line, through, gpu_type)
     return tiers
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """One team's row of `Lines` as plain numbers."""
-
-    typed: bool
-    quota_any: int
-    quota_by_type: list[int]
-    fair: list[int]
-
-    def tier(self, through: list[int], gpu_type: int) -> int:
-        """Return the tier of the team's last GPU of a type, with `through` (Y,) GPUs by type up to and including it."""
-        fair = self.fair
-        if self.typed:
-            mine, quota = through[gpu_type], self.quota_by_type[gpu_type]
-            if mine <= quota:
-                return GUARANTEED
-            return FAIR if mine <= quota + fair[gpu_type] else OPPORTUNISTIC
-        total, quota = sum(through), self.quota_any
-        if total <= quota:
+def _tier(line: Line, through: list[int], gpu_type: int) -> int:
+    """Return the tier of the team's last GPU of a type, with `through` (Y,) GPUs by type up to and including it."""
+    fair = line.fair
+    if line.typed:
+        mine, quota = through[gpu_type], line.quota[gpu_type]
+        if mine <= quota:
             return GUARANTEED
-        return FAIR if total <= quota + sum(map(min, fair, through)) else OPPORTUNISTIC
+        return FAIR if mine <= quota + fair[gpu_type] else OPPORTUNISTIC
+    total, quota = sum(through), line.quota_any
+    if total <= quota:
+        return GUARANTEED
+    return FAIR if total <= quota + sum(map(min, fair, through)) else OPPORTUNISTIC
 
 
 def _takeable(

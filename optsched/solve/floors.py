@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from optsched.rounds.check import amount_of
+from optsched.rounds.line import use_now
 from optsched.rounds.problem import Flags, Ints, Problem, RoundJob
-from optsched.rounds.score import gpu_type_of
 
 
 class Floors:
@@ -19,21 +19,15 @@ class Floors:
         self._reclaimed: set[int] = set()
         self._lost: dict[int, list[int]] = {}
         self._slack: dict[int, list[int]] = {}
-        self._members: dict[int, list[RoundJob]] = {}
-        for job in problem.running:
-            self._members.setdefault(job.claim_team, []).append(job)
-        running = problem.running
-        self._size = np.array([job.size_now for job in running], dtype=np.int64)
-        self._team = np.array([job.claim_team for job in running], dtype=np.int64)
-        self._type = np.array([gpu_type_of(problem, job.spread_now) for job in running], dtype=np.int64)
-        self._free = np.zeros(len(running), dtype=bool)
+        self._ran = use_now(problem.shape, problem.occupancy)
+        self._size, self._team = problem.occupancy.size, problem.occupancy.team
+        self._type = problem.occupancy.gpu_type
+        self._free = np.zeros(len(self._size), dtype=bool)
         self._gpus = self._gpu_slack()
 
     def _gpu_slack(self) -> Ints:
         """Return the GPUs of each type that others may take from each team now, (T, Y)."""
-        lines, shape = self.problem.lines, (len(self.problem.team_names), len(self.problem.gpu_types))
-        ran: Ints = np.zeros(shape, dtype=np.int64)
-        np.add.at(ran, (self._team, self._type), self._size)
+        lines, ran = self.problem.lines, self._ran.gpus.sum(axis=1)
         total = ran.sum(axis=1)
         by_type = ran - np.minimum(lines.quota_by_type, ran)
         any_type = total - np.minimum(lines.quota_any, total)
@@ -87,7 +81,8 @@ class Floors:
         found = self._slack.get(team)
         if found is None:
             found = self._slack[team] = []
+            last = self._ran.gpus.shape[1] - 1
             for item in self.problem.lines.quota[team]:
-                ran = sum(amount_of(self.problem, job, job.spread_now, item) for job in self._members.get(team, ()))
+                ran = self._ran.through(team, last, item)
                 found.append(ran - min(item.amount, ran))
         return found

@@ -9,8 +9,6 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from optsched.clock import Clock
 from optsched.rounds.assignment import Assignment
 from optsched.rounds.check import check
@@ -205,16 +203,11 @@ class _Greedy:
 
     def _claim(self, job: RoundJob) -> Claim:
         """Return the job's claim if it started now at its minimum."""
-        team, key = job.claim_team, job.priority
         use = self.ledger.claim
         gpu_type = next((y for y, speed in enumerate(job.type_speed) if speed > 0), 0)
-        use.gpus[team, key, gpu_type] += job.minimum
-        use.cpus[team, key] += job.minimum * job.cpus_per_gpu_u
-        use.memory[team, key] += job.minimum * job.memory_per_gpu_u
+        use.book(job.claim_team, job, job.minimum, gpu_type)
         claim = claim_of(self.problem, job, job.minimum, use)
-        use.gpus[team, key, gpu_type] -= job.minimum
-        use.cpus[team, key] -= job.minimum * job.cpus_per_gpu_u
-        use.memory[team, key] -= job.minimum * job.memory_per_gpu_u
+        use.book(job.claim_team, job, job.minimum, gpu_type, -1)
         return claim
 
     def _lean_on(self, job: RoundJob, claim: Claim, chosen: Sequence[RoundJob]) -> None:
@@ -222,12 +215,12 @@ class _Greedy:
         others = [victim for victim in chosen if victim.team != job.team]
         if not others or exempt(job):
             return
-        lines, takeable = self.problem.lines, self.problem.takeable
+        takeable = self.problem.takeable
         by_quota = [victim for victim in others if not takeable[victim.index].above_entitlement[0]]
         if by_quota or not claim.inside_entitlement:
-            self.ledger.claims[job.claim_team, job.priority, lines.quota[job.claim_team]] = None
+            self.ledger.lean_on(job.claim_team, job.priority, by_quota=True)
         if len(by_quota) < len(others) and claim.inside_entitlement:
-            self.ledger.claims[job.claim_team, job.priority, lines.entitlement[job.claim_team]] = None
+            self.ledger.lean_on(job.claim_team, job.priority, by_quota=False)
 
     def _allowed(self, job: RoundJob, gpu_type: int, chosen: Sequence[RoundJob]) -> bool:
         """Return whether limits, claims, the cluster's stop limit and the payment rule allow the swap."""
@@ -249,7 +242,7 @@ class _Greedy:
         now = self.ledger.version[job.line_team]
         if version != now:
             change = self.ledger.rows_if(job, job.minimum, gpu_type, [])
-            row = int(np.argmax(change != 0))
+            row = next((row for row, more in enumerate(change) if more), 0)
             self._gains[key] = (now, row)
         return row
 
@@ -260,13 +253,13 @@ class _Greedy:
         gpu_type = gpu_type_of(self.problem, spread)
         change = self.ledger.rows_if(job, size_of(spread), gpu_type, chosen)
         if self._weighted:
-            gain = int((change * self.problem.row_weight_milli).sum()) + job.aging_milli * job.minimum
+            weights: list[int] = self.problem.row_weight_milli.tolist()
+            gain = sum(c * w for c, w in zip(change, weights, strict=True)) + job.aging_milli * job.minimum
             cost = sum(victim.costs.stop for victim in chosen)
             speed = job.type_speed[gpu_type] * min(job.span_speed)
             loss = size_of(spread) * self.problem.horizon_s * (1.0 - speed)
             return gain * self.problem.horizon_s > 1000 * (cost + loss)
-        first = change[np.flatnonzero(change)[:1]]
-        return bool(len(first)) and bool(first[0] > 0)
+        return next((more for more in change if more), 0) > 0
 
     def _run_on(self) -> None:
         """Let stopped jobs run on whose GPUs nobody needs after all, those missed most first."""
