@@ -24,6 +24,7 @@ class Floors:
         self._type = problem.occupancy.gpu_type
         self._free = np.zeros(len(self._size), dtype=bool)
         self._gpus = self._gpu_slack()
+        self._within: Flags | None = None
 
     def _gpu_slack(self) -> Ints:
         """Return the GPUs of each type that others may take from each team now, (T, Y)."""
@@ -36,10 +37,12 @@ class Floors:
 
     def within(self) -> Flags:
         """Return the running jobs whose GPUs another team may take without breaking a floor, (F,)."""
-        found: Flags = self._free | (self._size <= self._gpus[self._team, self._type])
-        return found
+        if self._within is None:
+            self._within = self._free | (self._size <= self._gpus[self._team, self._type])
+        return self._within
 
     def _count(self, victim: RoundJob, sign: int) -> None:
+        self._within = None
         team, gpu_type = victim.claim_team, int(self._type[victim.index])
         where = (team, gpu_type) if self.problem.lines.typed[team] else (team, slice(None))
         self._gpus[where] -= sign * victim.size_now

@@ -55,7 +55,7 @@ def _pack_type(job: RoundJob, tree: Tree, nodes: Nodes, room: Ints, free: Ints, 
         return None
     for level in range(tree.node_level, -1, -1):
         totals = whole_slices(job, tree, room, level)
-        fitting = np.flatnonzero(totals >= want)
+        fitting = (totals >= want).nonzero()[0]
         if len(fitting):
             domain = int(fitting[np.argmin(totals[fitting])])
             inside = np.where(tree.domain_of[level] == domain, room, 0)
@@ -76,7 +76,7 @@ def _largest(job: RoundJob, tree: Tree, room: Ints) -> int:
 
 def _one_node(job: RoundJob, tree: Tree, room: Ints, free: Ints, size: int | None) -> Spread | None:
     want = size or size_that_fits(job, int(room.max(initial=0)))
-    fitting = np.flatnonzero(room >= want)
+    fitting = (room >= want).nonzero()[0]
     if not want or not len(fitting):
         return None
     return ((_tightest(tree, fitting, free), want),)
@@ -97,7 +97,7 @@ def _tightest(tree: Tree, candidates: Ints, free: Ints) -> int:
 def _spread(job: RoundJob, tree: Tree, nodes: Nodes, room: Ints, free: Ints, size: int, level: int) -> Spread | None:
     """Spread `size` GPUs over the nodes with room, domain by domain; None if a cut does not come out."""
     taken: list[tuple[int, int]] = []
-    if not _descend(job, tree, nodes, room, free, np.flatnonzero(room), size, level + 1, taken):
+    if not _descend(job, tree, nodes, room, free, room.nonzero()[0], size, level + 1, taken):
         return None
     return tuple(sorted(taken))
 
@@ -132,7 +132,7 @@ def _descend(
         totals = np.bincount(which, room[within], len(present)).astype(np.int64)
     left = size
     while left > 0 and totals.any():
-        enough = np.flatnonzero(totals >= left)
+        enough = (totals >= left).nonzero()[0]
         at = int(enough[np.argmin(totals[enough])]) if len(enough) else int(np.argmax(totals))
         part = min(left, int(totals[at]))
         if not _descend(job, tree, nodes, room, free, within[which == at], part, level + 1, taken):

@@ -43,9 +43,18 @@ class Room:
 
 def firsts_of(values: Ints) -> Ints:
     """Return the positions at which runs of equal values begin."""
-    begins = np.ones(len(values), dtype=bool)
-    begins[1:] = values[1:] != values[:-1]
-    return np.flatnonzero(begins)
+    begins = np.empty(len(values), dtype=bool)
+    begins[:1] = True
+    np.not_equal(values[1:], values[:-1], out=begins[1:])
+    return begins.nonzero()[0]
+
+
+def lengths_of(firsts: Ints, count: int) -> Ints:
+    """Return how long the runs are that begin at `firsts` among `count` values."""
+    lengths = np.empty(len(firsts), dtype=np.int64)
+    np.subtract(firsts[1:], firsts[:-1], out=lengths[:-1])
+    lengths[-1:] = count - firsts[-1:]
+    return lengths
 
 
 class Supply:
@@ -115,7 +124,7 @@ class Supply:
 
     def live(self, kind: Kind, among: Flags) -> Ints:
         """Return the pairs of jobs `among` (F,) some that run and may be stopped for this kind, ascending."""
-        return np.flatnonzero(kind.pairs & self._alive & among[self.job])
+        return (kind.pairs & self._alive & among[self.job]).nonzero()[0]
 
     def freed(self, chosen: Sequence[int], room: Room) -> Room:
         """Return the room once the chosen have stopped too."""
@@ -141,7 +150,7 @@ class Supply:
         nodes = self.node[live]
         enough = job.nodes[nodes]
         firsts = firsts_of(nodes)
-        heads = np.repeat(firsts, np.diff(firsts, append=len(live)))
+        heads = np.repeat(firsts, lengths_of(firsts, len(live)))
         for amounts, free, each in (
             (self.gpus, room.gpus, 1),
             (self.cpus, room.cpus_u, job.cpus_per_gpu_u),
@@ -151,7 +160,7 @@ class Supply:
                 given = amounts[live]
                 through = given.cumsum()
                 enough &= through - (through - given)[heads] + free[nodes] >= need * each
-        found = np.flatnonzero(enough)
+        found = enough.nonzero()[0]
         last: Ints = found[firsts_of(nodes[found])]
         return heads[last], last
 
