@@ -79,11 +79,20 @@ class _Forecast:
     def __init__(self, problem: Problem, assignment: Assignment) -> None:
         self.problem = problem
         self.now = problem.snapshot.now
-        self._starts = [
+        starts = [
             (job, NEVER if (estimate := job.job.estimated_runtime_s) is None else self.now + estimate, spread)
             for job in problem.queued
             if (spread := assignment.changed.get(job.index)) is not None
         ]
+        self._start_ends = np.array([end for _, end, spread in starts for _ in spread], dtype=np.float64)
+        self._start_takes = np.array(
+            [
+                (job.index, n, count, count * job.cpus_per_gpu_u, count * job.memory_per_gpu_u)
+                for job, _, spread in starts
+                for n, count in spread
+            ],
+            dtype=np.int64,
+        ).reshape(-1, 5)
         entries = [
             (self._end(job, assignment), job.index, n, count) for job in problem.running for n, count in job.spread_now
         ]
@@ -104,8 +113,8 @@ class _Forecast:
             ]
             for ceiling in problem.ceilings
         ]
-        ends = [*self._ends.tolist(), *(end for _, end, _ in self._starts)]
-        self.times: Sequence[float] = sorted({end for end in ends if np.isfinite(end)})
+        ends = np.unique(np.concatenate([self._ends, self._start_ends]))
+        self.times: Sequence[float] = ends[np.isfinite(ends)].tolist()
 
     def _end(self, job: RoundJob, assignment: Assignment) -> float:
         """Return when a running job should be gone: at once where the plan stops it."""
@@ -171,12 +180,10 @@ class _Forecast:
 
         gpus = np.maximum(0, np.minimum(plus(arrays.free, self._gpus), arrays.capacity) - self._booked)
         cpus, memory = plus(arrays.cpus_free_u, self._cpus), plus(arrays.memory_free_u, self._memory)
-        for ahead, end, spread in self._starts:
-            if ahead.index < job.index and end > time:
-                for n, count in spread:
-                    gpus[n] = max(0, int(gpus[n]) - count)
-                    cpus[n] -= count * ahead.cpus_per_gpu_u
-                    memory[n] -= count * ahead.memory_per_gpu_u
+        ahead = self._start_takes[(self._start_takes[:, 0] < job.index) & (self._start_ends > time)]
+        for free, amounts in zip((gpus, cpus, memory), ahead[:, 2:].T, strict=True):
+            np.subtract.at(free, ahead[:, 1], amounts)
+        gpus = np.maximum(0, gpus)
         return pack(self.problem, job, gpus, cpus, memory, job.minimum)
 
 

@@ -142,6 +142,15 @@ class Use:
             self.memory[team, key] += sign * part * job.memory_per_gpu_u
             key, part, above = key + self.gpus.shape[1] // 2, above, 0
 
+    def book_all(self, columns: tuple[Ints, ...], sign: int = 1) -> None:
+        """Do what `book` does for many jobs at once; arrays as in `Occupancy.columns`."""
+        team, priority, minimum, size, gpu_type, cpus_u, memory_u = columns
+        low = np.minimum(size, minimum)
+        for key, part in ((priority, low), (self.gpus.shape[1] // 2 + priority, size - low)):
+            np.add.at(self.gpus, (team, key, gpu_type), sign * part)
+            np.add.at(self.cpus, (team, key), sign * part * cpus_u)
+            np.add.at(self.memory, (team, key), sign * part * memory_u)
+
 
 def use_of(problem_shape: tuple[int, int, int], sizes: Iterable[tuple[int, RoundJob, int, int]]) -> Use:
     """Return the use by team and key of jobs given as (team, job, GPUs, GPU type); shape is (T, P, Y)."""
@@ -153,12 +162,8 @@ def use_of(problem_shape: tuple[int, int, int], sizes: Iterable[tuple[int, Round
 
 def use_now(problem_shape: tuple[int, int, int], occupancy: Occupancy) -> Use:
     """Return the use by team and key of what runs now, a new one at every call: `use_of` the running jobs."""
-    use, each = _no_use(problem_shape), occupancy
-    low = np.minimum(each.size, each.minimum)
-    for key, part in ((each.priority, low), (problem_shape[1] + each.priority, each.size - low)):
-        np.add.at(use.gpus, (each.team, key, each.gpu_type), part)
-        np.add.at(use.cpus, (each.team, key), part * each.cpus_u)
-        np.add.at(use.memory, (each.team, key), part * each.memory_u)
+    use = _no_use(problem_shape)
+    use.book_all(occupancy.columns)
     return use
 
 

@@ -166,6 +166,11 @@ class Occupancy:
     pair_node: Ints
     pair_gpus: Ints
 
+    @property
+    def columns(self) -> tuple[Ints, ...]:
+        """The arrays over jobs, in the order in which they are listed here."""
+        return self.team, self.priority, self.minimum, self.size, self.gpu_type, self.cpus_u, self.memory_u
+
 
 class What(enum.Enum):
     """A resource that a line or a ceiling counts."""

@@ -131,12 +131,17 @@ def use_after(problem: Problem, assignment: Assignment, by_line: bool) -> Use:
     That is what runs now, less what is stopped or placed anew, plus what is placed.
     """
     use = use_now(problem.shape, problem.occupancy)
-    for j in assignment.changed.keys() | assignment.stopped:
-        job = problem.jobs[j]
-        team = job.line_team if by_line else job.claim_team
-        use.book(team, job, job.size_now, gpu_type_of(problem, job.spread_now), -1)
-        after = assignment.after(job)
-        use.book(team, job, size_of(after), gpu_type_of(problem, after))
+    touched = [problem.jobs[j] for j in assignment.changed.keys() | assignment.stopped]
+    gone = np.array([job.index for job in touched if job.running], dtype=np.int64)
+    use.book_all(tuple(column[gone] for column in problem.occupancy.columns), sign=-1)
+    placed = [
+        (team, job.priority, job.minimum, size_of(after), after[0][0], job.cpus_per_gpu_u, job.memory_per_gpu_u)
+        for job in touched
+        for team, after in [(job.line_team if by_line else job.claim_team, assignment.after(job))]
+        if after
+    ]
+    team, priority, minimum, size, first, cpus_u, memory_u = np.array(placed, dtype=np.int64).reshape(-1, 7).T
+    use.book_all((team, priority, minimum, size, problem.nodes.gpu_type[first], cpus_u, memory_u))
     return use
 
 

@@ -126,15 +126,14 @@ class Ledger:
 
     def start(self, job: RoundJob, spread: Spread) -> None:
         """Book a start, or another placement of what the job has."""
-        before = dict(self.changed.get(job.index, job.spread_now))
-        then = dict(spread)
-        for n in before.keys() | then.keys():
-            gain = then.get(n, 0) - before.get(n, 0)
-            self.gpus[n] -= gain
-            self.cpus_u[n] -= gain * job.cpus_per_gpu_u
-            self.memory_u[n] -= gain * job.memory_per_gpu_u
+        before = self.changed.get(job.index, job.spread_now)
+        for sign, held in ((1, before), (-1, spread)):
+            for n, count in held:
+                self.gpus[n] += sign * count
+                self.cpus_u[n] += sign * count * job.cpus_per_gpu_u
+                self.memory_u[n] += sign * count * job.memory_per_gpu_u
         self.changed[job.index] = spread
-        self._count(job, tuple(sorted(before.items())), spread)
+        self._count(job, before, spread)
 
     def start_over(
         self, job: RoundJob, spread: Spread, victims: Sequence[RoundJob], from_free: Mapping[int, int]
@@ -165,10 +164,10 @@ class Ledger:
         self._count(victim, (), victim.spread_now)
 
     def _count(self, job: RoundJob, before: Spread, after: Spread) -> None:
-        gpu_type = gpu_type_of(self.problem, after or before)
+        gpu_type, had, has = gpu_type_of(self.problem, after or before), size_of(before), size_of(after)
         for team, use in ((job.line_team, self.line), (job.claim_team, self.claim)):
-            for spread, sign in ((before, -1), (after, 1)):
-                use.book(team, job, size_of(spread), gpu_type, sign)
+            use.book(team, job, had, gpu_type, -1)
+            use.book(team, job, has, gpu_type)
         self._rows.pop(job.line_team, None)
         self.version[job.line_team] += 1
         for index in self._ceilings_of.get(job.index, ()):
