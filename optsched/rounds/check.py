@@ -195,7 +195,7 @@ def rights(problem: Problem, flow: Flow, served: Served) -> list[str]:
     return broken
 
 
-MAX_HALL = 4
+MAX_HALL = 8
 """Up to this many takers on a node every group of them is looked at; for more a flow is computed."""
 
 
