@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from optsched.clock import Clock
 from optsched.rounds.assignment import Assignment
 from optsched.rounds.check import check
-from optsched.rounds.problem import UNLIMITED, Flags, Problem, RoundJob, Spread
+from optsched.rounds.problem import UNLIMITED, Problem, RoundJob, Spread
 from optsched.rounds.rights import Claim, claim_of, exempt
 from optsched.rounds.score import gpu_type_of, size_of
 from optsched.solve.floors import Floors
@@ -143,27 +143,18 @@ class _Greedy:
         kind = self.supply.kind(job, claim)
         shape = self._shape(job)
         wish = (shape, id(kind))
-        if (wish, job.minimum, job.line_team) in self._hopeless or not kind.any:
+        if (wish, job.minimum, job.line_team) in self._hopeless or not len(kind.among):
             return
         self._attempts += 1
         room = self.supply.room(job, kind)
         if self._start_over_leftovers(job, claim, kind, room):
             return
-        live = self.supply.live(kind, self._stoppable_for(job))
+        within = None if exempt(job) else self.floors.within()
+        live = self.supply.live(job, kind, within, None if self._weighted else self._gain_row(job))
         for stopped, spread in ways(self.supply, job, room, live):
             if self._swap(job, claim, kind, spread, [self.problem.jobs[j] for j in stopped]):
                 return
         self._hopeless.add((wish, job.minimum, job.line_team))
-
-    def _stoppable_for(self, job: RoundJob) -> Flags:
-        """Return the running jobs each of which alone could be stopped for the job by price, floor and rank, (F,)."""
-        victims = self.supply.victims
-        found: Flags = victims.cost <= job.pays_gpu_s
-        if not self._weighted:
-            found &= self.supply.row >= self._gain_row(job)
-        if not exempt(job):
-            found &= (victims.team == job.team) | self.floors.within()
-        return found
 
     def _start_over_leftovers(self, job: RoundJob, claim: Claim, kind: Kind, room: Room) -> bool:
         """Start the job in what is free and what stopped jobs leave over for it, if it fits there."""

@@ -11,6 +11,9 @@ from optsched.rounds.problem import Cut, Flags, Ints, Nodes, Problem, RoundJob, 
 from optsched.rounds.room import room_in_cluster, size_that_fits, slice_down, usable, whole_slices
 from optsched.topology.tree import Tree
 
+FEW_DOMAINS = 8
+"""Up to this many domains are summed up one by one, for more all of their level at once."""
+
 
 def pack(
     problem: Problem,
@@ -89,7 +92,13 @@ def _tightest(tree: Tree, candidates: Ints, free: Ints) -> int:
     around = tree.node_level - 1
     if len(ties) > 1 and around >= 0 and tree.domain_count(around):
         domain = tree.domain_of[around][ties]
-        totals = tree.sum_per_domain(around, free)
+        totals = np.zeros(tree.domain_count(around), dtype=np.int64)
+        near = set(domain.tolist()) - {-1}
+        if len(near) <= FEW_DOMAINS:
+            for each in near:
+                totals[each] = free[tree.nodes_in(around, each)].sum()
+        else:
+            totals = tree.sum_per_domain(around, free)
         return int(ties[np.argmin(np.where(domain >= 0, totals[domain], 0))])
     return int(ties[0])
 

@@ -25,11 +25,19 @@ _CLASS = 1 << 48
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind:
-    """Jobs with the same rights: `rights` (F,) over whom, `pairs` (Q,) the same by pair. Stopped jobs are included."""
+    """Jobs with the same rights: `rights` (F,) over whom, `pairs` (Q,) the same by pair. Stopped jobs are included.
+
+    `among` lists those pairs, ascending; `job`, `team`, `cost` and `row` say of each whom it belongs to, that job's
+    team, what its stop costs, and at which rank.
+    """
 
     rights: Flags
     pairs: Flags
-    any: bool
+    among: Ints
+    job: Ints
+    team: Ints
+    cost: Ints
+    row: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +114,11 @@ class Supply:
         found = self._kinds.get(key)
         if found is None:
             rights = self.victims.rights(job, claim, set())
-            found = self._kinds[key] = Kind(rights, rights[self.job], bool(rights.any()))
+            pairs = rights[self.job]
+            among = pairs.nonzero()[0]
+            who = self.job[among]
+            by_job = (each[who] for each in (self.victims.team, self.victims.cost, self.row))
+            found = self._kinds[key] = Kind(rights, pairs, among, who, *by_job)
         return found
 
     def room(self, job: RoundJob, kind: Kind) -> Room:
@@ -115,28 +127,40 @@ class Supply:
         if len(self._leaving):
             mine = self._leaving[kind.pairs[self._leaving]]
             if len(mine):
-                free = free + np.bincount(self.node[mine], self._left[mine], len(free)).astype(np.int64)
+                free = free.copy()
+                np.add.at(free, self.node[mine], self._left[mine])
         return Room(free, self.ledger.cpus_u, self.ledger.memory_u)
 
     def leaves(self, kind: Kind) -> bool:
         """Return whether stopped jobs leave over anything for jobs of this kind."""
         return bool(len(self._leaving)) and bool(kind.pairs[self._leaving].any())
 
-    def live(self, kind: Kind, among: Flags) -> Ints:
-        """Return the pairs of jobs `among` (F,) some that run and may be stopped for this kind, ascending."""
-        return (kind.pairs & self._alive & among[self.job]).nonzero()[0]
+    def live(self, job: RoundJob, kind: Kind, within: Flags | None, first_row: int | None) -> Ints:
+        """Return the pairs of the running jobs each of which alone could be stopped for a job of this kind, ascending.
+
+        That is by what it costs; by floors, where `within` (F,) flags whom other teams may stop; and by rank, from
+        `first_row` on.
+        """
+        found = self._alive[kind.among]
+        found &= kind.cost <= job.pays_gpu_s
+        if first_row is not None:
+            found &= kind.row >= first_row
+        if within is not None:
+            found &= (kind.team == job.team) | within[kind.job]
+        live: Ints = kind.among[found]
+        return live
 
     def freed(self, chosen: Sequence[int], room: Room) -> Room:
         """Return the room once the chosen have stopped too."""
         if not chosen:
             return room
         pairs = np.concatenate([self._pairs_of[j] for j in chosen])
-        nodes, count = self.node[pairs], len(room.gpus)
-        gpus, cpus, memory = (
-            np.bincount(nodes, amounts[pairs], count).astype(np.int64)
-            for amounts in (self.gpus, self.cpus, self.memory)
-        )
-        return Room(room.gpus + gpus, room.cpus_u + cpus, room.memory_u + memory)
+        nodes = self.node[pairs]
+        freed = Room(room.gpus.copy(), room.cpus_u.copy(), room.memory_u.copy())
+        np.add.at(freed.gpus, nodes, self.gpus[pairs])
+        np.add.at(freed.cpus_u, nodes, self.cpus[pairs])
+        np.add.at(freed.memory_u, nodes, self.memory[pairs])
+        return freed
 
     def usable(self, job: RoundJob, room: Room) -> Ints:
         """Return the GPUs of the job that each node can take, (N,)."""
