@@ -63,9 +63,10 @@ def build_nodes(snapshot: Snapshot, gpu_types: Sequence[str], spreads: Mapping[J
 def _booked(snapshot: Snapshot, spreads: Mapping[JobId, Spread]) -> Iterator[Ints]:
     """Yield the GPUs, then CPUs, then memory that are booked on each node, (N,) each."""
     entries = [
-        (n, count, count * per_gpu_u(job.cpus, job.gpus), count * per_gpu_u(job.memory_gb, job.gpus))
+        (n, count, count * cpus_u, count * memory_u)
         for job in snapshot.jobs
         if job.state is JobState.RUNNING
+        for cpus_u, memory_u in [(per_gpu_u(job.cpus, job.gpus), per_gpu_u(job.memory_gb, job.gpus))]
         for n, count in spreads[job.id]
     ]
     on, *amounts = np.array(entries, dtype=np.int64).reshape(-1, 4).T

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import networkx as nx
 
 from optsched.rounds.assignment import Assignment, Change, Flow, flow_of
+from optsched.rounds.line import use_now
 from optsched.rounds.problem import UNLIMITED, Ceiling, Cut, Item, Problem, RoundJob, Spread, What
 from optsched.rounds.rights import exempt
 from optsched.rounds.score import gpu_type_of, placement_loss, served_by, size_of
@@ -249,19 +250,17 @@ def floors(problem: Problem, flow: Flow, served: Served) -> list[str]:
         and flow.changes[giver] in (Change.STOP, Change.SHRINK)
     }
     broken = []
-    pushed = {problem.jobs[j].claim_team for j in reclaimed}
-    members_of: dict[int, list[RoundJob]] = {team: [] for team in sorted(pushed)}
-    for job in problem.running:
-        if job.claim_team in pushed:
-            members_of[job.claim_team].append(job)
-    for team, members in members_of.items():
+    use, last = use_now(problem.shape, problem.occupancy), 2 * len(problem.priorities) - 1
+    losers: dict[int, list[RoundJob]] = defaultdict(list)
+    for j in reclaimed:
+        losers[problem.jobs[j].claim_team].append(problem.jobs[j])
+    for team in sorted(losers):
         for item in problem.lines.quota[team]:
-            ran = sum(amount_of(problem, job, job.spread_now, item) for job in members)
+            ran = use.through(team, last, item)
             lost = sum(
                 amount_of(problem, job, job.spread_now, item)
                 - amount_of(problem, job, flow.assignment.after(job), item)
-                for job in members
-                if job.index in reclaimed
+                for job in losers[team]
             )
             if ran - lost < min(item.amount, ran):
                 broken.append(f"{problem.team_names[team]} is pushed below its quota in {item.what.value}")

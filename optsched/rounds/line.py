@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import add
 
 import numpy as np
 
@@ -66,13 +67,15 @@ def rows_by_team(lines: Lines, held: Ints, teams: Ints, deadline_team: int) -> I
 class Line:
     """One team's row of `Lines` as plain numbers: for many small questions they are faster than arrays.
 
-    `near` marks the line of near deadlines, all of which is one tier.
+    `both` is `quota` and `fair` together, which is what a quota by type leaves entitled. `near` marks the line of near
+    deadlines, all of which is one tier.
     """
 
     typed: bool
     quota_any: int
     quota: list[int]
     fair: list[int]
+    both: list[int]
     near: bool
 
     def rows(self, held: Sequence[Sequence[int]]) -> list[int]:
@@ -89,11 +92,11 @@ class Line:
             if self.near:
                 rows[at - priorities] = more
                 continue
-            through = [a + b for a, b in zip(through, by_type, strict=True)]
+            through = list(map(add, through, by_type))
             total += more
             if self.typed:
                 now = sum(map(min, through, self.quota))
-                within = sum(min(t, q + f) for t, q, f in zip(through, self.quota, self.fair, strict=True))
+                within = sum(map(min, through, self.both))
             else:
                 now = min(total, self.quota_any)
                 within = min(total, self.quota_any + sum(map(min, through, self.fair)))
@@ -111,6 +114,7 @@ def line_of(lines: Lines, team: int, deadline_team: int) -> Line:
         quota_any=int(lines.quota_any[team]),
         quota=lines.quota_by_type[team].tolist(),
         fair=lines.fair_by_type[team].tolist(),
+        both=(lines.quota_by_type[team] + lines.fair_by_type[team]).tolist(),
         near=team == deadline_team,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from operator import add, sub
 
 import numpy as np
 
@@ -200,7 +201,7 @@ class Ledger:
         change = [0] * (2 * TIERS * priorities)
         for team, gpus in held.items():
             then, now = self._line_of(team).rows(gpus), self._rows_now(team)
-            change = [c + t - n for c, t, n in zip(change, then, now, strict=True)]
+            change = list(map(add, change, map(sub, then, now)))
         return change
 
     def _line_of(self, team: int) -> Line:

@@ -83,13 +83,12 @@ class Supply:
         self._left = np.zeros(len(order), dtype=np.int64)
         self._leaving: Ints = np.zeros(0, dtype=np.int64)
         self._kinds: dict[object, Kind] = {}
+        self._nodes_of_types: dict[tuple[float, ...], Flags] = {}
         self.kind_of: dict[int, Kind] = {}
         self.used: dict[int, dict[int, dict[int, int]]] = {}
         self.stopped_on: dict[int, list[int]] = {}
-        by_job = np.argsort(self.job, kind="stable")
-        ends = np.cumsum(np.bincount(self.job, minlength=problem.first_queued))
-        self._pairs_of = np.split(by_job, ends[:-1]) if len(ends) else []
         self.width = np.bincount(self.job, minlength=problem.first_queued)
+        self._by_job, self._ends = np.argsort(self.job, kind="stable"), self.width.cumsum().tolist()
 
     def _rows(self, rows: Ints) -> Ints:
         """Return the rank that each running job's stop would cost, (F,): the last one of its team and priority."""
@@ -154,7 +153,7 @@ class Supply:
         """Return the room once the chosen have stopped too."""
         if not chosen:
             return room
-        pairs = np.concatenate([self._pairs_of[j] for j in chosen])
+        pairs = np.concatenate([self._pairs_of(j) for j in chosen])
         nodes = self.node[pairs]
         freed = Room(room.gpus.copy(), room.cpus_u.copy(), room.memory_u.copy())
         np.add.at(freed.gpus, nodes, self.gpus[pairs])
@@ -165,6 +164,16 @@ class Supply:
     def usable(self, job: RoundJob, room: Room) -> Ints:
         """Return the GPUs of the job that each node can take, (N,)."""
         return usable(job, self.problem.nodes, room.gpus, room.cpus_u, room.memory_u)
+
+    def nodes_of_types(self, job: RoundJob) -> Flags | None:
+        """Return the nodes of a type at which the job has a speed, (N,); None where that is no question."""
+        if all(speed > 0 for speed in job.type_speed):
+            return None
+        found = self._nodes_of_types.get(job.type_speed)
+        if found is None:
+            speeds = np.array(job.type_speed)[self.problem.nodes.gpu_type]
+            found = self._nodes_of_types[job.type_speed] = speeds > 0
+        return found
 
     def first_enough(self, job: RoundJob, room: Room, live: Ints, need: int) -> tuple[Ints, Ints]:
         """Return, for each node that could take `need` GPUs, the first `live` pair there and the last that must stop.
@@ -213,7 +222,7 @@ class Supply:
     def serve(self, job: RoundJob, kind: Kind, spread: Spread, chosen: Sequence[int]) -> dict[int, int]:
         """Book that a job starts over leftovers and the chosen; returns what it takes of the free GPUs by node."""
         for j in chosen:
-            pairs = self._pairs_of[j]
+            pairs = self._pairs_of(j)
             self._alive[pairs] = False
             self._left[pairs] = self.gpus[pairs]
             for n, _ in self.problem.jobs[j].spread_now:
@@ -240,13 +249,19 @@ class Supply:
             users[taker] = users.get(taker, 0) + taken
         return taken
 
+    def _pairs_of(self, j: int) -> Ints:
+        """Return the pairs of a running job, ascending."""
+        end = self._ends[j]
+        pairs: Ints = self._by_job[end - int(self.width[j]) : end]
+        return pairs
+
     def _pair(self, j: int, n: int) -> int:
-        pairs = self._pairs_of[j]
+        pairs = self._pairs_of(j)
         return int(pairs[np.searchsorted(self.node[pairs], n)])
 
     def _note(self, more: Sequence[int]) -> None:
         """Bring the list of pairs with leftovers up to date."""
-        pairs = np.concatenate([self._leaving, *(self._pairs_of[j] for j in more)])
+        pairs = np.concatenate([self._leaving, *(self._pairs_of(j) for j in more)])
         self._leaving = pairs[self._left[pairs] > 0]
 
     def give_back(self, victim: RoundJob) -> dict[int, int] | None:
@@ -274,7 +289,7 @@ class Supply:
         for other, n, taker, taken in changes:
             self._draw(other, n, taker, taken)
         self.used.pop(j, None)
-        pairs = self._pairs_of[j]
+        pairs = self._pairs_of(j)
         self._alive[pairs] = True
         self._left[pairs] = 0
         for n, _ in victim.spread_now:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from optsched.rounds.problem import Cut, Flags, Ints, Problem, RoundJob, Spread
+from optsched.rounds.problem import Cut, Flags, Ints, RoundJob, Spread
 from optsched.rounds.room import room_in_cluster, slice_down, whole_slices
 from optsched.solve.packing import pack
 from optsched.solve.supply import Room, Supply, firsts_of, lengths_of
@@ -36,7 +36,7 @@ def ways(supply: Supply, job: RoundJob, room: Room, live: Ints) -> Iterator[Way]
 
 def _on_one_node(supply: Supply, job: RoundJob, room: Room, live: Ints) -> Iterator[Way]:
     need = job.minimum
-    allowed = _types_allowed(supply.problem, job)
+    allowed = supply.nodes_of_types(job)
     if allowed is not None:
         live = live[allowed[supply.node[live]]]
     alone = supply.alone_enough(job, room, live, need)
@@ -59,14 +59,6 @@ def _on_one_node(supply: Supply, job: RoundJob, room: Room, live: Ints) -> Itera
     tried.sort(key=lambda each: each[0])
     for _, chosen, n in tried:
         yield chosen, ((n, need),)
-
-
-def _types_allowed(problem: Problem, job: RoundJob) -> Flags | None:
-    """Return the nodes of a type at which the job has a speed, (N,); None where that is no question."""
-    if all(speed > 0 for speed in job.type_speed):
-        return None
-    found: Flags = np.array(job.type_speed)[problem.nodes.gpu_type] > 0
-    return found
 
 
 def _least(first: Ints, second: Ints) -> Ints:
