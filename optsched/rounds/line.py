@@ -142,8 +142,10 @@ class Use:
         key, part, above = job.priority, min(size, job.minimum), size - job.minimum
         while part > 0:
             self.gpus[team, key, gpu_type] += sign * part
-            self.cpus[team, key] += sign * part * job.cpus_per_gpu_u
-            self.memory[team, key] += sign * part * job.memory_per_gpu_u
+            if job.cpus_per_gpu_u:
+                self.cpus[team, key] += sign * part * job.cpus_per_gpu_u
+            if job.memory_per_gpu_u:
+                self.memory[team, key] += sign * part * job.memory_per_gpu_u
             key, part, above = key + self.gpus.shape[1] // 2, above, 0
 
     def book_all(self, columns: tuple[Ints, ...], sign: int = 1) -> None:

@@ -31,6 +31,8 @@ def pack(
     room = usable(job, problem.nodes, gpus, cpus_u, memory_u)
     if allowed is not None:
         room = np.where(allowed, room, 0)
+    if not room.any():
+        return None
     for gpu_type in _types_by_speed(problem, job):
         typed = room if gpu_type is None else np.where(problem.nodes.gpu_type == gpu_type, room, 0)
         typed = slice_down(job, problem.tree, typed)
