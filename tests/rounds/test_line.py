@@ -1,4 +1,4 @@
-"""What is summed up in arrays or by differences is what a look at every job gives, on seeded rounds of 12 to 40 nodes."""
+"""Sums in arrays and by differences are what a look at every job gives, on seeded rounds of 12 to 40 nodes."""
 
 from __future__ import annotations
 
