@@ -77,7 +77,7 @@ def _booked(snapshot: Snapshot, spreads: Mapping[JobId, Spread]) -> Iterator[Int
 
 
 def build_occupancy(running: Sequence[RoundJob], nodes: Nodes) -> Occupancy:
-    """Return the running jobs as arrays."""
+    """Return the running jobs as arrays, read-only: whoever counts on in them takes a copy."""
     jobs = [
         (job.claim_team, job.priority, job.minimum, job.size_now, job.cpus_per_gpu_u, job.memory_per_gpu_u)
         for job in running
@@ -86,7 +86,7 @@ def build_occupancy(running: Sequence[RoundJob], nodes: Nodes) -> Occupancy:
     first = np.array([job.spread_now[0][0] if job.spread_now else -1 for job in running], dtype=np.int64)
     pairs = [(job.index, n, count) for job in running for n, count in job.spread_now]
     pair_job, pair_node, pair_gpus = np.array(pairs, dtype=np.int64).reshape(-1, 3).T.copy()
-    return Occupancy(
+    found = Occupancy(
         team=team,
         priority=priority,
         minimum=minimum,
@@ -98,6 +98,9 @@ def build_occupancy(running: Sequence[RoundJob], nodes: Nodes) -> Occupancy:
         pair_node=pair_node,
         pair_gpus=pair_gpus,
     )
+    for each in (*found.columns, found.pair_job, found.pair_node, found.pair_gpus):
+        each.setflags(write=False)
+    return found
 
 
 def _room_u(amount: float | None, reserved: float) -> int:

@@ -25,7 +25,7 @@ class Victims:
         self.above_quota = np.array([each.above_quota[0] for each in problem.takeable], dtype=bool)
         self.above_fair = np.array([each.above_entitlement[0] for each in problem.takeable], dtype=bool)
         self.cost = np.array([job.costs.stop for job in running], dtype=np.int64)
-        self.size = occupancy.size
+        self.size = occupancy.size.copy()
         self.pair_job, self.pair_node = occupancy.pair_job, occupancy.pair_node
         self.pair_gpus = occupancy.pair_gpus
         self.pair_cpus = self.pair_gpus * occupancy.cpus_u[self.pair_job]
