@@ -269,12 +269,19 @@ def floors(problem: Problem, flow: Flow, served: Served) -> list[str]:
 
 def must_pay(problem: Problem, flow: Flow, served: Served) -> list[str]:
     """Rule 15: takers can share what stopped jobs lose so that none pays more than its start is worth."""
+    if unpaid(problem, flow, served):
+        return ["the stopped jobs lose more than their beneficiaries gain"]
+    return []
+
+
+def unpaid(problem: Problem, flow: Flow, served: Served) -> set[int]:
+    """Return stopped jobs that remain unpaid however takers share what is lost; empty if all can be paid."""
     if problem.profile.max_loss_ratio is None:
-        return []
+        return set()
     victims = {j for j, change in flow.changes.items() if change is Change.STOP}
     owed = {giver: problem.jobs[giver].costs.stop for giver in victims}
     if _paid_in_turn(problem, owed, served):
-        return []
+        return set()
     graph: nx.DiGraph[object] = nx.DiGraph()
     graph.add_nodes_from(("source", "sink"))
     for giver, cost in owed.items():
@@ -283,9 +290,8 @@ def must_pay(problem: Problem, flow: Flow, served: Served) -> list[str]:
         graph.add_edge(("taker", taker), "sink", capacity=problem.jobs[taker].pays_gpu_s)
         for giver in givers & victims:
             graph.add_edge(("victim", giver), ("taker", taker))
-    if nx.maximum_flow_value(graph, "source", "sink") < sum(owed.values()):
-        return ["the stopped jobs lose more than their beneficiaries gain"]
-    return []
+    _, paid = nx.maximum_flow(graph, "source", "sink")
+    return {giver for giver, cost in owed.items() if paid["source"][("victim", giver)] < cost}
 
 
 def _paid_in_turn(problem: Problem, owed: Mapping[int, int], served: Served) -> bool:

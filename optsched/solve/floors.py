@@ -8,7 +8,8 @@ import numpy as np
 
 from optsched.rounds.check import amount_of
 from optsched.rounds.line import use_now
-from optsched.rounds.problem import Flags, Ints, Problem, RoundJob
+from optsched.rounds.problem import Flags, Ints, Problem, RoundJob, Spread
+from optsched.rounds.score import size_of
 
 
 class Floors:
@@ -22,7 +23,8 @@ class Floors:
         self._ran = use_now(problem.shape, problem.occupancy)
         self._size, self._team = problem.occupancy.size.copy(), problem.occupancy.team
         self._type = problem.occupancy.gpu_type
-        self._free = np.zeros(len(self._size), dtype=bool)
+        self._given: dict[int, Spread] = {}
+        self.taken = np.zeros(len(self._size), dtype=bool)
         self._gpus = self._gpu_slack()
         self._within: Flags | None = None
 
@@ -35,18 +37,24 @@ class Floors:
         found: Ints = np.where(lines.typed[:, None], by_type, any_type[:, None])
         return found
 
+    def shrink(self, victim: RoundJob, given: Spread) -> None:
+        """Note that a job gives up only this, not all that it has."""
+        self._given[victim.index] = given
+        self._size[victim.index] = size_of(given)
+        self._within = None
+
     def within(self) -> Flags:
         """Return the running jobs whose GPUs another team may take without breaking a floor, (F,)."""
         if self._within is None:
-            self._within = self._free | (self._size <= self._gpus[self._team, self._type])
+            self._within = self.taken | (self._size <= self._gpus[self._team, self._type])
         return self._within
 
     def _count(self, victim: RoundJob, sign: int) -> None:
         self._within = None
         team, gpu_type = victim.claim_team, int(self._type[victim.index])
         where = (team, gpu_type) if self.problem.lines.typed[team] else (team, slice(None))
-        self._gpus[where] -= sign * victim.size_now
-        self._free[victim.index] = sign > 0
+        self._gpus[where] -= sign * int(self._size[victim.index])
+        self.taken[victim.index] = sign > 0
 
     def take(self, victims: Iterable[RoundJob]) -> bool:
         """Book that other teams take from these jobs, each once; False, and nothing booked, if a floor would break."""
@@ -75,9 +83,10 @@ class Floors:
             self._lost[victim.claim_team] = [old - new for old, new in zip(before, self._amounts(victim), strict=True)]
 
     def _amounts(self, victim: RoundJob) -> list[int]:
-        """Return what the job holds of each resource that its team's quota names."""
+        """Return what the job gives up of each resource that its team's quota names."""
         items = self.problem.lines.quota[victim.claim_team]
-        return [amount_of(self.problem, victim, victim.spread_now, item) for item in items]
+        given = self._given.get(victim.index, victim.spread_now)
+        return [amount_of(self.problem, victim, given, item) for item in items]
 
     def _slack_of(self, team: int) -> list[int]:
         """Return what others may take from a team of each resource that its quota names."""

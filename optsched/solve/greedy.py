@@ -51,7 +51,7 @@ class GreedySolver:
 
 def greedy(problem: Problem, params: Params = Params()) -> Assignment:
     """Return a valid assignment, at worst without preemption."""
-    assignment = _Greedy(problem, params).run()
+    assignment = Pass(problem, params).run()
     # A pass looks ahead only so far: what a later start did to an earlier one shows at the end.
     for fewer in (
         dataclasses.replace(params, leftovers=False, grow=False),
@@ -59,26 +59,41 @@ def greedy(problem: Problem, params: Params = Params()) -> Assignment:
     ):
         if not assignment.stopped or not check(problem, assignment):
             break
-        assignment = _Greedy(problem, fewer).run()
+        assignment = Pass(problem, fewer).run()
     return assignment
 
 
-class _Greedy:
-    def __init__(self, problem: Problem, params: Params) -> None:
+class Pass:
+    """One pass along the queue; `ledger`, `supply` and `floors` may carry what was decided before it."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        params: Params,
+        ledger: Ledger | None = None,
+        supply: Supply | None = None,
+        floors: Floors | None = None,
+    ) -> None:
         self.problem, self.params = problem, params
-        self.ledger = Ledger(problem)
-        self.supply = Supply(problem, self.ledger)
+        self.ledger = ledger or Ledger(problem)
+        self.supply = supply or Supply(problem, self.ledger)
+        self.floors = floors or Floors(problem)
         self._weighted = problem.profile.priority_mode is PriorityMode.WEIGHTED
-        self.floors = Floors(problem)
         self._takers_on: dict[int, list[RoundJob]] = {}
         self._hopeless: set[object] = set()
         self._too_large: dict[object, int] = {}
         self._gains: dict[object, tuple[int, int]] = {}
-        self._stopped_gpus = 0
+        self._stopped_gpus = sum(problem.jobs[j].size_now for j in self.ledger.stopped)
         self._attempts = 0
+        for j, spread in self.ledger.changed.items():
+            if not problem.jobs[j].running:
+                self._started(problem.jobs[j], spread)
 
     def run(self) -> Assignment:
+        """Start what can start, let run on who need not stop, grow what can grow."""
         for job in self.problem.queued:
+            if job.index in self.ledger.changed:
+                continue
             if job.can_ever_run and not self._start_in_free_room(job) and self.params.preempt:
                 self._start_over_victims(job)
         if self.params.leftovers:
@@ -166,9 +181,13 @@ class _Greedy:
     def _swap(self, job: RoundJob, claim: Claim, kind: Kind, spread: Spread, chosen: list[RoundJob]) -> bool:
         """Book the start and the stops if rules and worth allow them."""
         gpu_type = gpu_type_of(self.problem, spread)
-        met = [self.problem.jobs[j] for j in self.supply.met(kind, spread)]
         if not self._allowed(job, gpu_type, chosen) or not self._worth_it(job, spread, chosen):
             return False
+        return self.book(job, claim, kind, spread, chosen)
+
+    def book(self, job: RoundJob, claim: Claim, kind: Kind, spread: Spread, chosen: list[RoundJob]) -> bool:
+        """Book a start over stopped jobs and those chosen to stop; False, and nothing booked, if a floor would break."""
+        met = [self.problem.jobs[j] for j in self.supply.met(kind, spread)]
         if not self.floors.take(self._reclaimed(job, spread, chosen, met)):
             return False
         self._stopped_gpus += sum(victim.size_now for victim in chosen)
@@ -177,6 +196,13 @@ class _Greedy:
         self.ledger.start_over(job, spread, chosen, from_free)
         self._lean_on(job, claim, [*chosen, *met])
         return True
+
+    def unbook(self, job: RoundJob) -> None:
+        """Take a start back that was booked."""
+        spread = self.ledger.changed[job.index]
+        for n, _ in spread:
+            self._takers_on[n].remove(job)
+        self.ledger.unstart(job, self.supply.undraw(job.index, spread))
 
     def _shape(self, job: RoundJob) -> tuple[object, ...]:
         """Return what but its size decides where the job fits: where a smaller one alike does not, it cannot."""

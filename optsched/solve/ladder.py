@@ -24,9 +24,6 @@ from optsched.values.plan import Source
 EXACT_NODES = 64
 """Up to this many nodes one exact model serves."""
 
-COARSE_NODES = 1024
-"""Up to this many nodes a search is begun unasked: beyond, building its model alone takes longer than a round may."""
-
 
 class SolverChoice(enum.Enum):
     """Which solver a caller asks for."""
@@ -111,6 +108,4 @@ def _solver(problem: Problem, choice: SolverChoice) -> Solver | None:
         return None
     if choice is SolverChoice.EXACT or (choice is SolverChoice.AUTO and len(problem.nodes.capacity) <= EXACT_NODES):
         return ExactSolver()
-    if choice is SolverChoice.AUTO and len(problem.nodes.capacity) > COARSE_NODES:
-        return None
     return CoarseSolver()

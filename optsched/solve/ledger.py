@@ -136,16 +136,45 @@ class Ledger:
         self.changed[job.index] = spread
         self._count(job, before, spread)
 
-    def start_over(
-        self, job: RoundJob, spread: Spread, victims: Sequence[RoundJob], from_free: Mapping[int, int]
-    ) -> None:
-        """Book a start in place of victims; `from_free`: the GPUs by node that it takes of what anybody may have."""
+    def stop(self, victims: Sequence[RoundJob]) -> None:
+        """Book that jobs stop; their GPUs are for those with a right over them."""
         for victim in victims:
             self.stopped.add(victim.index)
             self._count(victim, victim.spread_now, ())
             for n, count in victim.spread_now:
                 self.cpus_u[n] += count * victim.cpus_per_gpu_u
                 self.memory_u[n] += count * victim.memory_per_gpu_u
+
+    def shrink(self, job: RoundJob, kept: Spread) -> None:
+        """Book that a running job keeps only `kept`; what it gives up is for those with a right over it."""
+        left = dict(kept)
+        for n, count in job.spread_now:
+            given = count - left.get(n, 0)
+            self.cpus_u[n] += given * job.cpus_per_gpu_u
+            self.memory_u[n] += given * job.memory_per_gpu_u
+        self.changed[job.index] = kept
+        self._count(job, job.spread_now, kept)
+
+    def unshrink(self, job: RoundJob) -> bool:
+        """Let a job keep what it has after all, if the CPUs and memory of what it gave up are still there."""
+        kept = self.changed[job.index]
+        left = dict(kept)
+        given = {n: count - left.get(n, 0) for n, count in job.spread_now}
+        for n, count in given.items():
+            if count * job.cpus_per_gpu_u > self.cpus_u[n] or count * job.memory_per_gpu_u > self.memory_u[n]:
+                return False
+        for n, count in given.items():
+            self.cpus_u[n] -= count * job.cpus_per_gpu_u
+            self.memory_u[n] -= count * job.memory_per_gpu_u
+        del self.changed[job.index]
+        self._count(job, kept, job.spread_now)
+        return True
+
+    def start_over(
+        self, job: RoundJob, spread: Spread, victims: Sequence[RoundJob], from_free: Mapping[int, int]
+    ) -> None:
+        """Book a start in place of victims; `from_free`: the GPUs by node that it takes of what anybody may have."""
+        self.stop(victims)
         for n, count in from_free.items():
             self.gpus[n] -= count
         for n, count in spread:
@@ -153,6 +182,16 @@ class Ledger:
             self.memory_u[n] -= count * job.memory_per_gpu_u
         self.changed[job.index] = spread
         self._count(job, (), spread)
+
+    def unstart(self, job: RoundJob, free: Mapping[int, int]) -> None:
+        """Take a start back; `free`: the GPUs by node that it had of what anybody may have."""
+        spread = self.changed.pop(job.index)
+        for n, count in free.items():
+            self.gpus[n] += count
+        for n, count in spread:
+            self.cpus_u[n] += count * job.cpus_per_gpu_u
+            self.memory_u[n] += count * job.memory_per_gpu_u
+        self._count(job, spread, ())
 
     def run_on(self, victim: RoundJob, from_free: Mapping[int, int]) -> None:
         """Take a stop back; `from_free` are the GPUs by node that its takers now take of what is free for anybody."""

@@ -60,7 +60,7 @@ class Reach:
 
     def givers(self, job: RoundJob) -> tuple[Flags, Flags]:
         """Return the running jobs whose stop, and whose move, could make room for the job; shape (running,) each."""
-        rights = self._victims.rights(job, self.best_claim(job), set())
+        rights = self._victims.rights(job, self.best_claim(job))
         anybody = job.emergency or (job.due and job.may_break_quota)
         moved: Flags = self._moves & ((self._team == job.team) | ~self._inside | anybody)
         stopped: Flags = rights & self._stops

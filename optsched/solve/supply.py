@@ -6,7 +6,7 @@ little the job's stop would be missed. Arrays over pairs have shape (Q,), over n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,6 +82,7 @@ class Supply:
         self._alive = np.ones(len(order), dtype=bool)
         self._left = np.zeros(len(order), dtype=np.int64)
         self._leaving: Ints = np.zeros(0, dtype=np.int64)
+        self._shrunk = np.zeros(problem.first_queued, dtype=bool)
         self._kinds: dict[object, Kind] = {}
         self._nodes_of_types: dict[tuple[float, ...], Flags] = {}
         self.kind_of: dict[int, Kind] = {}
@@ -112,7 +113,9 @@ class Supply:
         key = (job.team, job.priority, job.due, job.emergency, job.may_break_quota, claim)
         found = self._kinds.get(key)
         if found is None:
-            rights = self.victims.rights(job, claim, set())
+            rights = self.victims.rights(job, claim)
+            if self._shrunk.any():
+                rights = np.where(self._shrunk, self.victims.shrink_rights(job, claim), rights)
             pairs = rights[self.job]
             among = pairs.nonzero()[0]
             who = self.job[among]
@@ -219,14 +222,78 @@ class Supply:
         """Return the stopped jobs over which the kind has a right on the nodes of a placement."""
         return sorted({j for n, _ in spread for j in self.stopped_on.get(n, ()) if kind.rights[j]})
 
-    def serve(self, job: RoundJob, kind: Kind, spread: Spread, chosen: Sequence[int]) -> dict[int, int]:
-        """Book that a job starts over leftovers and the chosen; returns what it takes of the free GPUs by node."""
+    def leave(self, chosen: Sequence[int]) -> None:
+        """Let jobs stop before it is known for whom."""
         for j in chosen:
             pairs = self._pairs_of(j)
             self._alive[pairs] = False
             self._left[pairs] = self.gpus[pairs]
             for n, _ in self.problem.jobs[j].spread_now:
                 self.stopped_on.setdefault(n, []).append(j)
+        self._note(chosen)
+
+    def shrink(self, j: int, given: Spread) -> None:
+        """Let a job give up GPUs on some nodes before it is known for whom. Comes before anybody's rights are asked."""
+        self._shrunk[j] = True
+        for n, count in given:
+            self._left[self._pair(j, n)] = count
+            self.stopped_on.setdefault(n, []).append(j)
+        self._note([j])
+
+    def unshrink(self, j: int) -> None:
+        """Take a shrink back that nobody used."""
+        for n, _ in self.problem.jobs[j].spread_now:
+            self._left[self._pair(j, n)] = 0
+            if j in self.stopped_on.get(n, ()):
+                self.stopped_on[n].remove(j)
+        self._note(())
+
+    def pin(self, jobs: Iterable[int]) -> None:
+        """Take running jobs out of those that may still be stopped."""
+        for j in jobs:
+            self._alive[self._pairs_of(j)] = False
+
+    def undraw(self, taker: int, spread: Spread) -> dict[int, int]:
+        """Give back what a taker has of stopped jobs; returns the GPUs by node that it has of what was free."""
+        free = {}
+        for n, count in spread:
+            for victim in self.stopped_on.get(n, ()):
+                drawn = self.used.get(victim, {}).get(n, {}).pop(taker, 0)
+                self._left[self._pair(victim, n)] += drawn
+                count -= drawn
+            if count:
+                free[n] = count
+        self._note([victim for n, _ in spread for victim in self.stopped_on.get(n, ())])
+        return free
+
+    @property
+    def leaving(self) -> Ints:
+        """The pairs with leftovers, ascending."""
+        return self._leaving
+
+    def left(self, pairs: Ints) -> Ints:
+        """Return the GPUs that are left over of each pair."""
+        found: Ints = self._left[pairs]
+        return found
+
+    def drawn_by(self, taker: int, spread: Spread) -> dict[int, int]:
+        """Return the GPUs that a taker has of each stopped job."""
+        found: dict[int, int] = {}
+        for n, _ in spread:
+            for victim in self.stopped_on.get(n, ()):
+                count = self.used.get(victim, {}).get(n, {}).get(taker, 0)
+                if count:
+                    found[victim] = found.get(victim, 0) + count
+        return found
+
+    def leftovers(self, kind: Kind) -> tuple[Ints, Ints]:
+        """Return the pairs of which something is left over for a kind, and how many GPUs of each."""
+        pairs = self._leaving[kind.pairs[self._leaving]]
+        return pairs, self._left[pairs]
+
+    def serve(self, job: RoundJob, kind: Kind, spread: Spread, chosen: Sequence[int]) -> dict[int, int]:
+        """Book that a job starts over leftovers and the chosen; returns what it takes of the free GPUs by node."""
+        self.leave(chosen)
         self.kind_of[job.index] = kind
         from_free = {}
         for n, count in spread:
@@ -236,7 +303,7 @@ class Supply:
                     still -= self._draw(j, n, job.index, still)
             if still:
                 from_free[n] = still
-        self._note(chosen)
+        self._note(())
         return from_free
 
     def _draw(self, victim: int, n: int, taker: int, most: int) -> int:
@@ -261,7 +328,7 @@ class Supply:
 
     def _note(self, more: Sequence[int]) -> None:
         """Bring the list of pairs with leftovers up to date."""
-        pairs = np.concatenate([self._leaving, *(self._pairs_of(j) for j in more)])
+        pairs = np.unique(np.concatenate([self._leaving, *(self._pairs_of(j) for j in more)]))
         self._leaving = pairs[self._left[pairs] > 0]
 
     def give_back(self, victim: RoundJob) -> dict[int, int] | None:

@@ -22,8 +22,10 @@ class Victims:
         self.team = np.array([job.team for job in running], dtype=np.int64)
         self.priority = occupancy.priority
         self.inside_quota = np.array([each.inside_quota for each in problem.takeable], dtype=bool)
-        self.above_quota = np.array([each.above_quota[0] for each in problem.takeable], dtype=bool)
-        self.above_fair = np.array([each.above_entitlement[0] for each in problem.takeable], dtype=bool)
+        # By part: what a stop gives, and what a shrink gives.
+        self.above_quota = np.array([each.above_quota for each in problem.takeable], dtype=bool).reshape(-1, 2).T
+        self.above_fair = np.array([each.above_entitlement for each in problem.takeable], dtype=bool).reshape(-1, 2).T
+        self.shrinkable = np.array([job.resizable and job.job.preemptible for job in running], dtype=bool)
         self.cost = np.array([job.costs.stop for job in running], dtype=np.int64)
         self.size = occupancy.size.copy()
         self.pair_job, self.pair_node = occupancy.pair_job, occupancy.pair_node
@@ -31,24 +33,30 @@ class Victims:
         self.pair_cpus = self.pair_gpus * occupancy.cpus_u[self.pair_job]
         self.pair_memory = self.pair_gpus * occupancy.memory_u[self.pair_job]
 
-    def rights(self, job: RoundJob, claim: Claim, stopped: set[int]) -> Flags:
+    def rights(self, job: RoundJob, claim: Claim) -> Flags:
         """Return the running jobs that `job` may stop, shape (running,)."""
+        found: Flags = self._over(job, claim, part=0) & self.stoppable
+        return found
+
+    def shrink_rights(self, job: RoundJob, claim: Claim) -> Flags:
+        """Return the running jobs that `job` may have shrunk, shape (running,)."""
+        found: Flags = self._over(job, claim, part=1) & self.shrinkable
+        return found
+
+    def _over(self, job: RoundJob, claim: Claim, part: int) -> Flags:
+        """Return the running jobs over a part of which `job` has a right, shape (running,)."""
         higher, not_lower = job.priority < self.priority, job.priority <= self.priority
         own = self.team == job.team
         mask = own & (not_lower if job.due else higher)
-        other = ~own & self.above_quota
+        other = ~own & self.above_quota[part]
         by_quota = claim.inside_quota | (job.due & not_lower)
-        fair = self.above_fair & (claim.inside_entitlement and self.problem.profile.reclaim is Reclaim.FAIR_SHARE)
+        fair = self.above_fair[part] & (claim.inside_entitlement and self.problem.profile.reclaim is Reclaim.FAIR_SHARE)
         mask = mask | (other & (by_quota | fair))
         if job.emergency:
             mask = mask | higher
         if job.due and job.may_break_quota:
             mask = mask | not_lower
-        mask = np.asarray(mask & self.stoppable, dtype=bool)
-        for j in stopped:
-            mask[j] = False
-        found: Flags = mask
-        return found
+        return np.asarray(mask, dtype=bool)
 
     def freed(self, gone: Flags) -> tuple[Ints, Ints, Ints]:
         """Return GPUs, CPUs and memory per node that the jobs in `gone` hold, each of shape (N,)."""

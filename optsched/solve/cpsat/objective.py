@@ -206,6 +206,16 @@ def _broken_domains(problem: Problem, decisions: Decisions, flows: Flows) -> lis
 
 def worth(problem: Problem, decisions: Decisions, ladder: Ladder, cost: Linear) -> Linear:
     """Return the weighted sum in thousandths of GPU-seconds; `cost` is the bill."""
+    result = tiers_worth(problem, ladder, cost)
+    for j, gang in decisions.starts.items():
+        job = problem.jobs[j]
+        if job.aging_milli:
+            result = result + problem.horizon_s * job.aging_milli * job.minimum * gang.active
+    return result
+
+
+def tiers_worth(problem: Problem, ladder: Ladder, cost: Linear) -> Linear:
+    """Return what the ranks are worth, less the bill, in thousandths of GPU-seconds."""
     priorities, horizon = len(problem.priorities), problem.horizon_s
     weights = problem.row_weight_milli.reshape(2, 4, priorities).transpose(1, 0, 2).reshape(4, 2 * priorities)
     through = ladder.through
@@ -217,8 +227,4 @@ def worth(problem: Problem, decisions: Decisions, ladder: Ladder, cost: Linear) 
             here = int(along[key]) - (int(along[key + 1]) if key + 1 < 2 * priorities else 0)
             if here:
                 result = result + horizon * here * through[tier][key]
-    for j, gang in decisions.starts.items():
-        job = problem.jobs[j]
-        if job.aging_milli:
-            result = result + horizon * job.aging_milli * job.minimum * gang.active
     return result

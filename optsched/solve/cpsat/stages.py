@@ -33,10 +33,13 @@ class StageResult:
 
 
 class Stages:
-    """Solves stage after stage; the last solution found is the hint of the next stage and the answer in the end."""
+    """Solves stage after stage; the last solution found is the hint of the next stage and the answer in the end.
 
-    def __init__(self, model: CpModel, spent: Spent) -> None:
-        self.model, self.spent = model, spent
+    `lean`: the model is small and tight, and presolving it thoroughly takes longer than solving it.
+    """
+
+    def __init__(self, model: CpModel, spent: Spent, *, lean: bool = False) -> None:
+        self.model, self.spent, self.lean = model, spent, lean
         self.solution: list[int] | None = None
 
     def maximize(self, objective: Linear, share: float, most: int | None = None) -> StageResult:
@@ -132,6 +135,10 @@ class Stages:
         parameters.catch_sigint_signal = False
         parameters.num_workers = spent.budget.workers
         parameters.max_time_in_seconds = max(0.01, spent.wall_left_s * share)
+        if self.lean:
+            parameters.cp_model_probing_level = 0
+            parameters.symmetry_level = 0
+            parameters.max_presolve_iterations = 1
         left = spent.deterministic_left_s
         if left is not None:
             parameters.max_deterministic_time = max(1e-6, left * share)

@@ -1,0 +1,252 @@
+"""Admission: who starts and who makes way, cluster-wide, without a word about places.
+
+It is a relaxation, so its optimum is a bound, and it is small: jobs that are alike are counted. What makes it tight is
+that running jobs may be moved: nearly everything that fits by size can be packed. Section 5 of the formulation has the
+proofs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from ortools.sat.python.cp_model import CpModel, IntVar
+
+from optsched.rounds.problem import Problem
+from optsched.rounds.score import loss_at
+from optsched.solve.cpsat.admission_rules import (
+    Claims,
+    add_ceilings,
+    add_payment,
+    add_rights,
+    add_room,
+    add_stop_limit,
+    sum_parts,
+)
+from optsched.solve.cpsat.decisions import Scope
+from optsched.solve.cpsat.groups import Groups, Part, Resize
+from optsched.solve.cpsat.linear import Sum, sum_of
+from optsched.solve.cpsat.objective import Ladder, age_scale, tiers_worth
+from optsched.solve.cpsat.terms import Linear
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """What a solution of admission does: who starts, who stops, by how much running jobs shrink and grow.
+
+    Of those who stop or shrink, other teams may take from `reclaimed`. `sources` says for the takers of one GPU type, team, claim
+    team and priority how many GPUs they are to have of what is free, of their own team's victims, and of others'.
+    """
+
+    starts: frozenset[int]
+    stops: frozenset[int]
+    reclaimed: frozenset[int]
+    shrinks: Mapping[int, int]
+    grows: Mapping[int, int]
+    sources: Mapping[tuple[int, int, int, int], tuple[int, int, int]]
+
+
+class Admission:
+    """The relaxation of a round without places. `ladder`, `tie` and `bill` are what its stages maximise in turn."""
+
+    def __init__(self, problem: Problem, scope: Scope) -> None:
+        self.problem = problem
+        self.groups = groups = Groups(problem, scope)
+        self.model = groups.model
+        add_room(groups)
+        add_ceilings(groups)
+        add_stop_limit(groups)
+        add_payment(groups)
+        self._rights = add_rights(groups, Claims(groups))
+        self.ladder = _ladder(groups)
+        self._tie, self._bill = self._make_tie(), self._make_bill()
+        self._plain = self.model.clone()
+
+    def unstaged(self) -> CpModel:
+        """Return a copy of the model without what its stages added."""
+        return self._plain.clone()
+
+    def tie(self) -> Linear:
+        """Return what decides between plans of equal ranks: what runs stays, then the older of the queued."""
+        return self._tie
+
+    def bill(self) -> Linear:
+        """Return the least bill: stops and resizes cost what they cost, starts lose the least that they could."""
+        return self._bill
+
+    def worth(self) -> Linear:
+        """Return the one sum of the weighted mode, in thousandths of GPU-seconds."""
+        return tiers_worth(self.problem, self.ladder, self._bill) + self._aging()
+
+    def _aging(self) -> Linear:
+        """Return what starts are worth for having waited."""
+        horizon, result = self.problem.horizon_s, Sum()
+        for group in self.groups.starts:
+            values = [horizon * job.aging_milli * job.minimum for job in group.jobs]
+            if any(values):
+                result.add_all(self._best_first(group.count, values))
+        return result.linear
+
+    def _make_tie(self) -> Linear:
+        scale, result = age_scale(self.problem), Sum()
+        for stops in self.groups.stops:
+            result.add(stops.count, -scale * stops.first.size_now, len(stops.jobs))
+        for group in self.groups.starts:
+            values = [job.minimum * job.ahead_of for job in group.jobs]
+            result.add_all(self._best_first(group.count, values))
+        return result.linear
+
+    def _make_bill(self) -> Linear:
+        groups, result = self.groups, Sum()
+        result.add_constant(sum(self.problem.loss_now))
+        result.add_constant(-sum(groups.move_gain(job) for job in self.problem.running))
+        for stops in groups.stops:
+            costs = [-groups.stop_price(job) for job in stops.jobs]
+            spent = self._best_first(stops.count, costs)
+            result.add_all(_negative(spent))
+        for group in groups.starts:
+            for y, variable in group.by_type.items():
+                result.add(variable, group.loss[y], len(group.jobs))
+        for resize in groups.resizes:
+            result.add_all(self._resize_bill(resize))
+        return result.linear
+
+    def _resize_bill(self, resize: Resize) -> Sum:
+        """Return what a resize adds to the bill at least: who shrinks loses less, by its GPUs and maybe by its span."""
+        problem, job, result = self.problem, resize.job, Sum()
+        spread, y = job.spread_now, resize.gpu_type
+        nodes = np.array([n for n, _ in spread])
+        held = np.array([count for _, count in spread])
+        here = problem.tree.span_level(nodes)
+        each = loss_at(problem, job, 1, here, y)
+        scatter = problem.loss_now[job.index] - each * job.size_now
+        result.add(resize.active, job.costs.move - scatter, 1)
+        result.add(resize.lost, -each * resize.step, resize.most_lost)
+        best = min(loss_at(problem, job, 1, span, y) for span in range(-1, len(problem.tree.levels)))
+        result.add(resize.gained, min(0, best) * resize.step, resize.most_gained)
+        narrower = []
+        for level in range(here + 1, len(problem.tree.levels)):
+            domain = problem.tree.domain_of[level][nodes]
+            most = int(np.bincount(domain[domain >= 0], held[domain >= 0], 1).max())
+            gain = each - loss_at(problem, job, 1, level, y)
+            if most >= job.minimum and gain > 0:
+                into = self.model.new_bool_var("")
+                self.model.add(resize.step * resize.lost >= (job.size_now - most) * into)
+                result.add(into, -gain * most, 1)
+                narrower.append(into)
+        self.model.add_at_most_one(narrower)
+        return result
+
+    def _best_first(self, count: IntVar, values: list[int]) -> Sum:
+        """Return a sum that is at most the total of the `count` largest of `values`: it is concave in the count."""
+        result, ordered = Sum(), sorted(values, reverse=True)
+        if ordered[0] == ordered[-1]:
+            result.add(count, ordered[0], len(values))
+            return result
+        through = np.cumsum([0, *ordered]).tolist()
+        least, most = min(through), max(through)
+        total = self.model.new_int_var(least, most, "")
+        for k, value in enumerate(ordered):
+            if k == 0 or value != ordered[k - 1]:
+                self.model.add(total <= value * count + through[k] - value * k)
+        return Sum(0, [total], [1], least, most)
+
+    def decode(self, value: Callable[[Linear], int]) -> Admitted:
+        """Return what a solution does: of jobs alike the oldest start and the cheapest stop."""
+        groups = self.groups
+        return Admitted(
+            starts=frozenset(job.index for group in groups.starts for job in group.jobs[: value(group.count)]),
+            stops=frozenset(job.index for stops in groups.stops for job in stops.jobs[: value(stops.count)]),
+            reclaimed=frozenset(
+                job.index
+                for stops in groups.stops
+                if stops.taken is not None
+                for job in stops.jobs[: value(stops.taken)]
+            )
+            | {r.job.index for r in groups.resizes if r.taken is not None and value(r.taken)},
+            shrinks={r.job.index: lost * r.step for r in groups.resizes if (lost := value(r.lost))},
+            sources={
+                (y, *takers): (value(free.linear), value(own.linear), value(others.linear))
+                for y, rights in enumerate(self._rights)
+                for takers, (free, own, others) in rights.sources.items()
+            },
+            grows={r.job.index: gained * r.step for r in groups.resizes if (gained := value(r.gained))},
+        )
+
+
+def _negative(amount: Sum) -> Sum:
+    return Sum(-amount.constant, amount.variables, [-f for f in amount.factors], -amount.most, -amount.least)
+
+
+def _ladder(groups: Groups) -> Ladder:
+    """Return the tier sums along the keys; a team's line changes only at keys where it has parts."""
+    problem = groups.problem
+    keys = 2 * len(problem.priorities)
+    sums: list[list[list[Sum]]] = [[[] for _ in range(keys)] for _ in range(4)]
+    for team, parts in groups.line.items():
+        by_key: dict[int, list[Part]] = defaultdict(list)
+        for part in parts:
+            by_key[part.key].append(part)
+        line = _Line(groups, team)
+        for key in range(keys):
+            if key in by_key:
+                line.add(by_key[key])
+            for tier, amount in enumerate(line.tiers):
+                sums[tier][key].append(amount)
+    return Ladder(tuple(tuple(sum_of(parts).linear for parts in tier) for tier in sums))
+
+
+class _Line:
+    """One team's line after the plan, key by key; `tiers` are its sums (deadline, guaranteed, and fair, all)."""
+
+    def __init__(self, groups: Groups, team: int) -> None:
+        self.groups, self.team = groups, team
+        self.held = [Sum() for _ in groups.problem.gpu_types]
+        self.tiers = (Sum(), Sum(), Sum(), Sum())
+
+    def add(self, parts: list[Part]) -> None:
+        """Go on to a key with parts."""
+        for y, held in enumerate(self.held):
+            held.add_all(sum_parts([part for part in parts if part.gpu_type == y], lambda part: part.gpus))
+        everything = sum_of(self.held)
+        if self.team == self.groups.problem.deadline_team:
+            self.tiers = (everything, Sum(), Sum(), Sum())
+            return
+        lines, team = self.groups.problem.lines, self.team
+        fair = [int(f) for f in lines.fair_by_type[team]]
+        if lines.typed[team]:
+            quota = [int(q) for q in lines.quota_by_type[team]]
+            guaranteed = sum_of([self._least(h, q) for h, q in zip(self.held, quota, strict=True)])
+            both = [q + f for q, f in zip(quota, fair, strict=True)]
+            entitled = sum_of([self._least(h, b) for h, b in zip(self.held, both, strict=True)])
+        else:
+            quota_any = int(lines.quota_any[team])
+            guaranteed = self._least(everything, quota_any)
+            if len(self.held) == 1:
+                entitled = self._least(everything, quota_any + fair[0])
+            else:
+                above = sum_of([self._least(h, f) for h, f in zip(self.held, fair, strict=True)])
+                above.add_constant(quota_any)
+                entitled = self._smaller(everything, above)
+        self.tiers = (Sum(), guaranteed, entitled, everything)
+
+    def _least(self, amount: Sum, bound: int) -> Sum:
+        other = Sum()
+        other.add_constant(bound)
+        return self._smaller(amount, other)
+
+    def _smaller(self, amount: Sum, bound: Sum) -> Sum:
+        """Return a sum that is at most both, and that the objective pushes up to the smaller of the two."""
+        if amount.most <= bound.least:
+            return sum_of([amount])
+        if bound.most <= amount.least:
+            return sum_of([bound])
+        model, result = self.groups.model, Sum()
+        most = min(amount.most, bound.most)
+        least = model.new_int_var(min(0, amount.least, bound.least), most, "")
+        model.add(least <= amount.linear)
+        model.add(least <= bound.linear)
+        result.add(least, 1, most)
+        return result

@@ -1,0 +1,369 @@
+"""Jobs that admission need not tell apart, as counts; what each of them uses where, as parts of teams' lines."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+from ortools.sat.python.cp_model import CpModel, IntVar
+
+from optsched.rounds.problem import Cut, Ints, Problem, RoundJob
+from optsched.rounds.room import usable
+from optsched.rounds.score import gpu_type_of, loss_at
+from optsched.solve.cpsat.decisions import Scope
+from optsched.solve.reach import Reach
+
+
+@dataclass(slots=True)
+class Starts:
+    """Queued jobs alike but for their age, the oldest first: `count` of them start, by GPU type `by_type`.
+
+    An elastic job is alone in its group, with `extra` steps of `step` GPUs above its minimum. `loss` is the least
+    placement loss of one at its minimum, by type.
+    """
+
+    jobs: list[RoundJob]
+    piece: int
+    count: IntVar
+    by_type: dict[int, IntVar]
+    loss: dict[int, int]
+    step: int = 0
+    extra: dict[int, tuple[IntVar, int]] | None = None
+
+    @property
+    def first(self) -> RoundJob:
+        """A job that stands for all."""
+        return self.jobs[0]
+
+
+@dataclass(slots=True)
+class Stops:
+    """Running jobs alike but for what their stop costs, the cheapest first: `count` of them stop.
+
+    `taken` of them are for other teams too, None where other teams have no right over them.
+    """
+
+    jobs: list[RoundJob]
+    gpu_type: int
+    count: IntVar
+    open_gpus: int
+    taken: IntVar | None = None
+
+    @property
+    def first(self) -> RoundJob:
+        """A job that stands for all."""
+        return self.jobs[0]
+
+
+@dataclass(slots=True)
+class Resize:
+    """An elastic running job that may lose or gain steps of `step` GPUs, at most `most_lost` and `most_gained`.
+
+    `taken` are the GPUs that other teams take, None where they have no right over it.
+    """
+
+    job: RoundJob
+    gpu_type: int
+    active: IntVar
+    step: int
+    lost: IntVar
+    most_lost: int
+    gained: IntVar
+    most_gained: int
+    taken: IntVar | None = None
+
+
+@dataclass(slots=True)
+class Retyping:
+    """A running job that may move to another GPU type: `to` says to which, if any."""
+
+    job: RoundJob
+    home: int
+    to: dict[int, IntVar]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one unit of a variable (None: always) adds to a team's line at a key: GPUs of a type."""
+
+    key: int
+    gpu_type: int
+    variable: IntVar | None
+    most: int
+    gpus: int
+    cpus_per_gpu_u: int
+    memory_per_gpu_u: int
+
+
+class Groups:
+    """All variables of admission, and the parts that make up each team's line and claims.
+
+    `line[t]`, `claim[t]` and `under[c]` list the parts of a team's line, of its claims, and of what a ceiling counts.
+    """
+
+    def __init__(self, problem: Problem, scope: Scope) -> None:
+        self.problem, self.scope, self.model = problem, scope, CpModel()
+        self.reach = Reach(problem, scope.stops, scope.moves, scope.resizes)
+        self.starts: list[Starts] = []
+        self.stops: list[Stops] = []
+        self.stop_of: dict[int, Stops] = {}
+        self.resizes: list[Resize] = []
+        self.retypings: list[Retyping] = []
+        self.line: dict[int, list[Part]] = defaultdict(list)
+        self.claim: dict[int, list[Part]] = defaultdict(list)
+        self.under: dict[int, list[Part]] = defaultdict(list)
+        self.supplies: dict[tuple[object, ...], Ints] = {}
+        self._ceilings = self._ceilings_of()
+        self._capacities: dict[tuple[object, ...], int] = {}
+        self._losses: dict[tuple[object, ...], dict[int, int]] = {}
+        self._add_starts()
+        self._add_stops()
+        for j in sorted(scope.resizes):
+            self._add_resize(problem.jobs[j])
+        for j in sorted(scope.moves):
+            self._add_retyping(problem.jobs[j])
+        for job in problem.running:
+            self._fixed_parts(job)
+
+    def _ceilings_of(self) -> dict[int, tuple[int, ...]]:
+        found: dict[int, list[int]] = defaultdict(list)
+        for index, ceiling in enumerate(self.problem.ceilings):
+            for j in ceiling.jobs:
+                found[j].append(index)
+        return {j: tuple(indices) for j, indices in found.items()}
+
+    # --- starts
+
+    def _add_starts(self) -> None:
+        alike: dict[tuple[object, ...], list[RoundJob]] = defaultdict(list)
+        for j in sorted(self.scope.starts):
+            job = self.problem.jobs[j]
+            losses = self._least_losses(job)
+            if losses:
+                alike[self._start_key(job, losses)].append(job)
+        for number, jobs in enumerate(alike.values()):
+            self._add_start_group(number, jobs, self._least_losses(jobs[0]))
+
+    def _start_key(self, job: RoundJob, losses: dict[int, int]) -> tuple[object, ...]:
+        return (
+            job.team,
+            job.claim_team,
+            job.line_team,
+            job.priority,
+            job.minimum,
+            self.piece(job),
+            tuple(losses.items()),
+            id(job.nodes),
+            job.cpus_per_gpu_u,
+            job.memory_per_gpu_u,
+            job.emergency,
+            job.due,
+            job.may_break_quota,
+            self._ceilings.get(job.index, ()),
+            job.index if job.elastic else -1,
+        )
+
+    def _add_start_group(self, number: int, jobs: list[RoundJob], losses: dict[int, int]) -> None:
+        model, first, size = self.model, jobs[0], len(jobs)
+        count = model.new_int_var(0, size, f"start {number}")
+        by_type = dict.fromkeys(losses, count)
+        if len(losses) > 1:
+            by_type = {y: model.new_int_var(0, size, f"start {number} on {y}") for y in losses}
+            model.add(sum(by_type.values()) == count)
+        group = Starts(jobs, self.piece(first), count, by_type, losses)
+        self.starts.append(group)
+        priorities = len(self.problem.priorities)
+        for y, variable in by_type.items():
+            self._part(first, first.priority, y, variable, size, first.minimum)
+        if first.elastic:
+            group.step = math.gcd(*(larger - first.minimum for larger in first.sizes[1:]))
+            most = (first.maximum - first.minimum) // group.step
+            group.extra = {}
+            for y, variable in by_type.items():
+                extra = model.new_int_var(0, most, f"extra {number} on {y}")
+                model.add(extra <= most * variable)
+                group.extra[y] = extra, most
+                self._part(first, priorities + first.priority, y, extra, most, group.step)
+
+    def piece(self, job: RoundJob) -> int:
+        """Return the least that the job has on a node that it uses, in GPUs."""
+        if job.cut is Cut.ONE_NODE:
+            return job.minimum
+        if job.cut is not Cut.WHOLE_NODES:
+            return job.unit
+        key = (id(job.nodes), job.maximum)
+        if key not in self._capacities:
+            known = {int(c) for c in np.unique(self.problem.nodes.capacity[job.nodes]) if 0 < c <= job.maximum}
+            self._capacities[key] = math.gcd(*known)
+        own = math.gcd(*(count for _, count in job.spread_now))
+        return math.gcd(self._capacities[key], own) or 1
+
+    def _least_losses(self, job: RoundJob) -> dict[int, int]:
+        """Return the least placement loss at the minimum by GPU type, of those types that could hold the job."""
+        shape = (id(job.nodes), job.type_speed, job.span_speed, job.required, job.slices, job.preferred)
+        key = (*self.reach.kind(job), *shape, job.cut, job.unit, job.minimum, job.elastic)
+        side = (job.cpus_per_gpu_u, job.memory_per_gpu_u)
+        found = self._losses.get((*key, *side))
+        if found is None:
+            nodes = self.problem.nodes
+            room = usable(job, nodes, self.reach.room(job), nodes.cpus_u, nodes.memory_u)
+            allowed = [y for y, speed in enumerate(job.type_speed) if speed > 0]
+            found = {}
+            for y in allowed:
+                loss = self._least_loss(job, np.where(nodes.gpu_type == y, room, 0), y)
+                if loss is not None:
+                    found[y] = loss
+            self._losses[*key, *side] = found
+        return found
+
+    def _least_loss(self, job: RoundJob, room: Ints, y: int) -> int | None:
+        """Return the least loss in this room, by the narrowest level that could hold the job; None if none could."""
+        problem, tree = self.problem, self.problem.tree
+        if int(room.sum()) < job.minimum:
+            return None
+        spans = [-1] if job.required is None else []
+        for level in range(len(tree.levels)):
+            if int(tree.sum_per_domain(level, room).max(initial=0)) < job.minimum:
+                continue
+            if job.required is None or level >= job.required:
+                spans.append(level)
+        if not spans:
+            return None
+        # A larger size loses more, or gains more where a span is faster than full speed.
+        return min(loss_at(problem, job, size, span, y) for span in spans for size in (job.minimum, job.maximum))
+
+    # --- what runs
+
+    def _add_stops(self) -> None:
+        alike: dict[tuple[object, ...], list[RoundJob]] = defaultdict(list)
+        for j in sorted(self.scope.stops):
+            job = self.problem.jobs[j]
+            alike[self._stop_key(job)].append(job)
+        for number, jobs in enumerate(alike.values()):
+            jobs.sort(key=lambda job: (self.stop_price(job), job.index))
+            first = jobs[0]
+            count = self.model.new_int_var(0, len(jobs), f"stop {number}")
+            group = Stops(jobs, gpu_type_of(self.problem, first.spread_now), count, self.open_gpus(first))
+            self.stops.append(group)
+            for job in jobs:
+                self.stop_of[job.index] = group
+            kept = min(first.minimum, first.size_now)
+            priorities = len(self.problem.priorities)
+            self._part(first, first.priority, group.gpu_type, count, len(jobs), -kept)
+            self._part(first, priorities + first.priority, group.gpu_type, count, len(jobs), kept - first.size_now)
+
+    def _stop_key(self, job: RoundJob) -> tuple[object, ...]:
+        takeable = self.problem.takeable[job.index]
+        alone = job.index in self.scope.resizes or self._retypes(job)
+        return (
+            job.team,
+            job.claim_team,
+            job.line_team,
+            job.priority,
+            job.size_now,
+            job.minimum,
+            self.piece(job),
+            tuple(sorted((count, bool(self.problem.nodes.taking[n])) for n, count in job.spread_now)),
+            gpu_type_of(self.problem, job.spread_now),
+            job.movable,
+            takeable.above_quota[0],
+            takeable.above_entitlement[0],
+            takeable.inside_quota,
+            job.cpus_per_gpu_u,
+            job.memory_per_gpu_u,
+            self._ceilings.get(job.index, ()),
+            job.index if alone else -1,
+        )
+
+    def open_gpus(self, job: RoundJob) -> int:
+        """Return the GPUs that the job holds on nodes that take new work."""
+        return sum(count for n, count in job.spread_now if self.problem.nodes.taking[n])
+
+    def move_gain(self, job: RoundJob) -> int:
+        """Return the most by which moving a running job could lower the bill, 0 or more."""
+        if job.index not in self.scope.moves:
+            return 0
+        best = min(
+            loss_at(self.problem, job, job.size_now, span, y)
+            for y, speed in enumerate(job.type_speed)
+            if speed > 0
+            for span in range(-1, self._narrowest(job.size_now, y) + 1)
+        )
+        return max(0, self.problem.loss_now[job.index] - best - job.costs.move)
+
+    def _narrowest(self, size: int, y: int) -> int:
+        """Return the narrowest level that has a domain with `size` GPUs of a type, -1 where none has."""
+        key = ("narrowest", size, y)
+        if key not in self._capacities:
+            tree, nodes = self.problem.tree, self.problem.nodes
+            typed = np.where(nodes.gpu_type == y, nodes.capacity, 0)
+            fits = [
+                level
+                for level in range(len(tree.levels))
+                if int(tree.sum_per_domain(level, typed).max(initial=0)) >= size
+            ]
+            self._capacities[key] = max(fits, default=-1)
+        return self._capacities[key]
+
+    def stop_price(self, job: RoundJob) -> int:
+        """Return what a stop adds to the least bill."""
+        return job.costs.stop - self.problem.loss_now[job.index] + self.move_gain(job)
+
+    def _add_resize(self, job: RoundJob) -> None:
+        model, j = self.model, job.index
+        home = gpu_type_of(self.problem, job.spread_now)
+        step = math.gcd(*(abs(size - job.size_now) for size in job.sizes if size != job.size_now)) or 1
+        most_lost = max(0, job.size_now - job.minimum) // step if job.job.preemptible else 0
+        most_gained = max(0, job.maximum - job.size_now) // step
+        active = model.new_bool_var(f"resize {j}")
+        lost, gained = model.new_int_var(0, most_lost, f"lost {j}"), model.new_int_var(0, most_gained, f"gained {j}")
+        model.add(lost <= most_lost * active)
+        model.add(gained <= most_gained * active)
+        if most_lost and most_gained:
+            shrinks = model.new_bool_var(f"shrink {j}")
+            model.add(lost <= most_lost * shrinks)
+            model.add(gained <= most_gained - most_gained * shrinks)
+        if j in self.stop_of:
+            model.add_at_most_one([active, self.stop_of[j].count])
+        self.resizes.append(Resize(job, home, active, step, lost, most_lost, gained, most_gained))
+        key = len(self.problem.priorities) + job.priority
+        self._part(job, key, home, lost, most_lost, -step)
+        self._part(job, key, home, gained, most_gained, step)
+
+    def _retypes(self, job: RoundJob) -> bool:
+        return job.index in self.scope.moves and sum(speed > 0 for speed in job.type_speed) > 1
+
+    def _add_retyping(self, job: RoundJob) -> None:
+        if not self._retypes(job):
+            return
+        home = gpu_type_of(self.problem, job.spread_now)
+        to = {
+            y: self.model.new_bool_var(f"{job.index} to {y}")
+            for y, speed in enumerate(job.type_speed)
+            if speed > 0 and y != home
+        }
+        others = [self.stop_of[job.index].count] if job.index in self.stop_of else []
+        others += [resize.active for resize in self.resizes if resize.job is job]
+        self.model.add_at_most_one([*to.values(), *others])
+        self.retypings.append(Retyping(job, home, to))
+        kept, priorities = min(job.minimum, job.size_now), len(self.problem.priorities)
+        for y, variable in to.items():
+            for key, gpus in ((job.priority, kept), (priorities + job.priority, job.size_now - kept)):
+                self._part(job, key, home, variable, 1, -gpus)
+                self._part(job, key, y, variable, 1, gpus)
+
+    def _fixed_parts(self, job: RoundJob) -> None:
+        kept, priorities = min(job.minimum, job.size_now), len(self.problem.priorities)
+        home = gpu_type_of(self.problem, job.spread_now)
+        self._part(job, job.priority, home, None, 1, kept)
+        self._part(job, priorities + job.priority, home, None, 1, job.size_now - kept)
+
+    def _part(self, job: RoundJob, key: int, gpu_type: int, variable: IntVar | None, most: int, gpus: int) -> None:
+        if gpus and most:
+            part = Part(key, gpu_type, variable, most, gpus, job.cpus_per_gpu_u, job.memory_per_gpu_u)
+            self.line[job.line_team].append(part)
+            self.claim[job.claim_team].append(part)
+            for c in self._ceilings.get(job.index, ()):
+                self.under[c].append(part)
