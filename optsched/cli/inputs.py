@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -40,6 +41,8 @@ def read_snapshot(path: str | None, profile: str | None) -> Read:
     with ExitStack() as stack:
         file = path if path is not None else str(stack.enter_context(resources.as_file(example())))
         snapshot, warnings = load_snapshot(file)
+    # It stays for as long as the command runs: the collector need not look through it in every round.
+    gc.freeze()
     for text in warnings:
         warn(text)
     if profile is not None:

@@ -69,20 +69,23 @@ def _names(problem: Problem, jobs: Sequence[int]) -> tuple[JobId, ...]:
 def _starts(problem: Problem, flow: Flow, served: Served, indices: Indices, *, with_tasks: bool) -> tuple[Start, ...]:
     fabrics = fabrics_of(problem) if with_tasks else {}
     starts = []
-    for j, change in sorted(flow.changes.items()):
-        if change is not Change.START:
-            continue
+    starting = [j for j, change in sorted(flow.changes.items()) if change is Change.START]
+    spans = span_names(problem, [flow.assignment.changed[j] for j in starting])
+    for j, span in zip(starting, spans, strict=True):
         job, spread = problem.jobs[j], flow.assignment.changed[j]
         placement = indices.place(job, spread)
         tasks = assign_tasks(problem.tree, job.job, placement, fabrics) if with_tasks else ()
         waits_for = _names(problem, [g for g in served.get(j, ()) if flow.changes[g] is not Change.SHRINK])
-        starts.append(Start(job.job.id, placement, span_name(problem, spread), waits_for, tasks))
+        starts.append(Start(job.job.id, placement, span, waits_for, tasks))
     return tuple(starts)
 
 
-def span_name(problem: Problem, spread: Spread) -> str:
-    """Return the name of the narrowest level that holds a placement."""
-    return problem.tree.span_name(problem.tree.span_level(np.array([n for n, _ in spread])))
+def span_names(problem: Problem, spreads: Sequence[Spread]) -> list[str]:
+    """Return the name of the narrowest level that holds each of some placements."""
+    nodes = np.array([n for spread in spreads for n, _ in spread], dtype=np.int64)
+    ends = np.cumsum([len(spread) for spread in spreads], dtype=np.int64)
+    starts = np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1]]) if spreads else ends
+    return [problem.tree.span_name(level) for level in problem.tree.spans(nodes, starts).tolist()]
 
 
 def _served_from(served: Served) -> dict[int, list[int]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from optsched.rounds.assignment import Assignment
 from optsched.rounds.problem import Problem, RoundJob, Spread
 from optsched.topology.links import choose_common_gpus, choose_gpus
@@ -19,12 +21,8 @@ class Indices:
         self.problem = problem
         self._counted: set[int] = set()
         self._free: dict[int, set[int]] = {}
-        cluster = problem.snapshot.cluster
-        self._fabrics: list[Fabric | None] = [
-            cluster.fabrics.get(node.fabric) if node.fabric else None for node in cluster.nodes
-        ]
         index = problem.tree.node_index
-        for job in problem.running:
+        for job in _holders(problem, assignment):
             if not assignment.after(job):
                 continue
             shrinks = job.index in assignment.changed
@@ -33,6 +31,11 @@ class Indices:
                     self._counted.add(index[node])
                 elif not isinstance(booked, int) and not shrinks:
                     self._room(index[node]).difference_update(booked)
+
+    def _fabric(self, n: int) -> Fabric | None:
+        cluster = self.problem.snapshot.cluster
+        fabric = cluster.nodes[n].fabric
+        return cluster.fabrics.get(fabric) if fabric else None
 
     def _room(self, n: int) -> set[int]:
         if n not in self._free:
@@ -56,14 +59,14 @@ class Indices:
             elif own and len(own) <= count:
                 rest = tuple(sorted(self._room(n) - set(own)))
                 gpus = (
-                    tuple(sorted((*own, *choose_gpus(self._fabrics[n], rest, count - len(own)))))
+                    tuple(sorted((*own, *choose_gpus(self._fabric(n), rest, count - len(own)))))
                     if count > len(own)
                     else own
                 )
             elif own:
-                gpus = choose_gpus(self._fabrics[n], own, count)
+                gpus = choose_gpus(self._fabric(n), own, count)
             else:
-                gpus = choose_gpus(self._fabrics[n], tuple(sorted(self._room(n))), count)
+                gpus = choose_gpus(self._fabric(n), tuple(sorted(self._room(n))), count)
             self._room(n).difference_update(gpus)
             chosen[node] = tuple(gpus)
         return chosen
@@ -81,7 +84,15 @@ class Indices:
         count = counts.pop()
         if all(count == len(self._room(n)) for n, _ in exact):
             return None
-        return choose_common_gpus([(self._fabrics[n], tuple(sorted(self._room(n)))) for n, _ in exact], count)
+        return choose_common_gpus([(self._fabric(n), tuple(sorted(self._room(n)))) for n, _ in exact], count)
+
+
+def _holders(problem: Problem, assignment: Assignment) -> list[RoundJob]:
+    """Return the running jobs that hold GPUs on a node on which the plan places something."""
+    placed = np.zeros(len(problem.nodes.capacity), dtype=bool)
+    placed[[n for spread in assignment.changed.values() for n, _ in spread]] = True
+    occupancy = problem.occupancy
+    return [problem.jobs[j] for j in np.unique(occupancy.pair_job[placed[occupancy.pair_node]]).tolist()]
 
 
 def fabrics_of(problem: Problem) -> Mapping[NodeId, Fabric]:

@@ -77,10 +77,9 @@ def solve_round(
     problem = build_problem(snapshot, tree)
     eased = _nothing_due(problem)
     first = greedy(eased)
+    # Where it leaves the holds alone it stands: the climb checks it, and plans anew if it does not.
     base = first if eased is problem else None
     problem, reserved = reserve(problem, first)
-    if base is not None and any(not hold.binds.isdisjoint(base.changed) for hold in problem.holds):
-        base = None
     budget_s = _budget_s(snapshot, options)
     left = max(0.0, budget_s - (clock.monotonic_s() - started)) if budget_s > 0 else 0.0
     budget = Budget(left, options.deterministic_s, options.seed)

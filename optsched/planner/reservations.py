@@ -79,23 +79,26 @@ class _Forecast:
     def __init__(self, problem: Problem, assignment: Assignment) -> None:
         self.problem = problem
         self.now = problem.snapshot.now
-        self._starts = [
+        starts = [
             (job, NEVER if (estimate := job.job.estimated_runtime_s) is None else self.now + estimate, spread)
             for job in problem.queued
             if (spread := assignment.changed.get(job.index)) is not None
         ]
-        entries = [
-            (self._end(job, assignment), job.index, n, count) for job in problem.running for n, count in job.spread_now
-        ]
-        entries.sort()
-        self._ends = np.array([each[0] for each in entries], dtype=np.float64)
-        self._jobs = np.array([each[1] for each in entries], dtype=np.int64)
-        self._nodes = np.array([each[2] for each in entries], dtype=np.int64)
-        self._gpus = np.array([each[3] for each in entries], dtype=np.int64)
-        cpu = np.array([job.cpus_per_gpu_u for job in problem.running], dtype=np.int64)
-        memory = np.array([job.memory_per_gpu_u for job in problem.running], dtype=np.int64)
-        self._cpus = self._gpus * cpu[self._jobs] if entries else self._gpus
-        self._memory = self._gpus * memory[self._jobs] if entries else self._gpus
+        self._start_ends = np.array([end for _, end, spread in starts for _ in spread], dtype=np.float64)
+        self._start_takes = np.array(
+            [
+                (job.index, n, count, count * job.cpus_per_gpu_u, count * job.memory_per_gpu_u)
+                for job, _, spread in starts
+                for n, count in spread
+            ],
+            dtype=np.int64,
+        ).reshape(-1, 5)
+        held = problem.occupancy
+        ends = np.array([self._end(job, assignment) for job in problem.running], dtype=np.float64)[held.pair_job]
+        order = np.lexsort((held.pair_node, held.pair_job, ends))
+        jobs = held.pair_job[order]
+        self._ends, self._nodes, self._gpus = ends[order], held.pair_node[order], held.pair_gpus[order]
+        self._cpus, self._memory = self._gpus * held.cpus_u[jobs], self._gpus * held.memory_u[jobs]
         self._booked = np.zeros(len(problem.nodes.capacity), dtype=np.int64)
         self._ceilings = [
             [
@@ -104,8 +107,8 @@ class _Forecast:
             ]
             for ceiling in problem.ceilings
         ]
-        ends = [*self._ends.tolist(), *(end for _, end, _ in self._starts)]
-        self.times: Sequence[float] = sorted({end for end in ends if np.isfinite(end)})
+        times = np.unique(np.concatenate([self._ends, self._start_ends]))
+        self.times: Sequence[float] = times[np.isfinite(times)].tolist()
 
     def _end(self, job: RoundJob, assignment: Assignment) -> float:
         """Return when a running job should be gone: at once where the plan stops it."""
@@ -169,15 +172,18 @@ class _Forecast:
         def plus(free: Ints, amounts: Ints) -> Ints:
             return free + np.bincount(nodes, amounts[gone], count).astype(np.int64)
 
+        ahead = (self._start_takes[:, 0] < job.index) & (self._start_ends > time)
+        _, on, gpus_taken, cpus_taken, memory_taken = self._start_takes[ahead].T
         gpus = np.maximum(0, np.minimum(plus(arrays.free, self._gpus), arrays.capacity) - self._booked)
-        cpus, memory = plus(arrays.cpus_free_u, self._cpus), plus(arrays.memory_free_u, self._memory)
-        for ahead, end, spread in self._starts:
-            if ahead.index < job.index and end > time:
-                for n, count in spread:
-                    gpus[n] = max(0, int(gpus[n]) - count)
-                    cpus[n] -= count * ahead.cpus_per_gpu_u
-                    memory[n] -= count * ahead.memory_per_gpu_u
-        return pack(self.problem, job, gpus, cpus, memory, job.minimum)
+        np.subtract.at(gpus, on, gpus_taken)
+        cpus, memory = arrays.cpus_free_u, arrays.memory_free_u
+        if job.cpus_per_gpu_u:
+            cpus = plus(cpus, self._cpus)
+            np.subtract.at(cpus, on, cpus_taken)
+        if job.memory_per_gpu_u:
+            memory = plus(memory, self._memory)
+            np.subtract.at(memory, on, memory_taken)
+        return pack(self.problem, job, np.maximum(0, gpus), cpus, memory, job.minimum)
 
 
 def _hold(problem: Problem, reserved: Reserved) -> Hold | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
-from optsched.policy.entitlement import weighted_share
 from optsched.policy.filling import Floats
+from optsched.policy.shares import weighted_share_of_one
 from optsched.values.job import Job
 from optsched.values.profile import Profile
 
@@ -27,7 +28,7 @@ class Waiting:
     priority: int
     submitted_at: float
     id: str
-    amounts: Floats
+    amounts: Sequence[float]
     deadline_at: float
 
 
@@ -41,14 +42,16 @@ def order_queue(waiting: Sequence[Waiting], usage: Floats, capacity: Floats, wei
     """
     by_age = sorted(waiting, key=lambda job: (job.tier, job.deadline_at, -job.priority, job.submitted_at, job.id))
     line: list[int] = [job.key for job in by_age if job.tier != OPPORTUNISTIC]
-    held = usage.copy()
+    held = usage.tolist()
     rest = [job for job in by_age if job.tier == OPPORTUNISTIC]
     for priority in sorted({job.priority for job in rest}, reverse=True):
-        line.extend(_fill([job for job in rest if job.priority == priority], held, capacity, weight))
+        line.extend(_fill([job for job in rest if job.priority == priority], held, capacity.tolist(), weight.tolist()))
     return line
 
 
-def _fill(jobs: Sequence[Waiting], held: Floats, capacity: Floats, weight: Floats) -> list[int]:
+def _fill(
+    jobs: Sequence[Waiting], held: list[list[float]], capacity: Sequence[float], weight: Sequence[float]
+) -> list[int]:
     """Order opportunistic jobs of one priority by progressive filling; adds what they take to `held`."""
     queues: dict[int, list[Waiting]] = {}
     for job in reversed(jobs):
@@ -56,7 +59,7 @@ def _fill(jobs: Sequence[Waiting], held: Floats, capacity: Floats, weight: Float
 
     def entry(team: int) -> tuple[float, float, str, int]:
         oldest = queues[team][-1]
-        return (float(weighted_share(held[team], capacity, weight[team])), oldest.submitted_at, oldest.id, team)
+        return (weighted_share_of_one(held[team], capacity, weight[team]), oldest.submitted_at, oldest.id, team)
 
     heap = [entry(team) for team in queues]
     heapq.heapify(heap)
@@ -65,7 +68,7 @@ def _fill(jobs: Sequence[Waiting], held: Floats, capacity: Floats, weight: Float
         team = heapq.heappop(heap)[-1]
         job = queues[team].pop()
         line.append(job.key)
-        held[team] = held[team] + job.amounts
+        held[team] = [have + more for have, more in zip(held[team], job.amounts, strict=True)]
         if queues[team]:
             heapq.heappush(heap, entry(team))
     return line
@@ -89,7 +92,7 @@ def class_weight(profile: Profile) -> Callable[[int], float]:
         return lambda _: 1.0
     levels = [priority for priority, _ in known]
     weights = np.maximum.accumulate([weight for _, weight in known])
-    return lambda priority: float(np.interp(priority, levels, weights))
+    return cache(lambda priority: float(np.interp(priority, levels, weights)))
 
 
 def aging(job: Job, now: float, profile: Profile) -> float:

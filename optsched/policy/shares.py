@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 
 from optsched.policy.filling import Floats
@@ -17,3 +20,10 @@ def weighted_share(usage: Floats, capacity: Floats, weight: Floats) -> Floats:
     """Return the dominant share divided by the weight; inf for weight 0."""
     share = dominant_share(usage, capacity)
     return np.asarray(np.divide(share, weight, out=np.full(np.shape(share), np.inf), where=np.asarray(weight) > 0))
+
+
+def weighted_share_of_one(usage: Sequence[float], capacity: Sequence[float], weight: float) -> float:
+    """Return `weighted_share` of one team in plain numbers."""
+    if weight <= 0:
+        return math.inf
+    return max((used / there for used, there in zip(usage, capacity, strict=True) if there > 0), default=0.0) / weight

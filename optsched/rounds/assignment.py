@@ -76,6 +76,11 @@ class Flow:
         return tuple(sorted({j for on in self.gives.values() for j in on}))
 
     @cached_property
+    def meetings(self) -> tuple[tuple[int, int], ...]:
+        """Every (taker, giver) that meet on some node, each pair once, in the order of `shared`."""
+        return tuple(dict.fromkeys((taker, giver) for _, taker, giver in self.shared))
+
+    @cached_property
     def shared(self) -> tuple[tuple[int, int, int], ...]:
         """Every (node, taker, giver) that meet on a node, a job never with itself."""
         return tuple(
@@ -98,9 +103,11 @@ def flow_of(problem: Problem, assignment: Assignment) -> Flow:
         if after == job.spread_now:
             continue
         changes[j] = change_of(job, after)
-        now, then = dict(job.spread_now), dict(after)
-        for n in sorted(now.keys() | then.keys()):
-            gain = then.get(n, 0) - now.get(n, 0)
+        gains = dict(after)
+        for n, count in job.spread_now:
+            gains[n] = gains.get(n, 0) - count
+        for n in sorted(gains):
+            gain = gains[n]
             if gain > 0:
                 takes[n][j] = gain
             elif gain < 0:

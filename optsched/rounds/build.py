@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,16 +24,16 @@ from optsched.rounds.build_jobs import JobBuilder, Standing
 from optsched.rounds.build_lines import (
     Shares,
     Teams,
-    _vector,
     build_ceilings,
     build_domain_holds,
     build_lines,
     build_teams,
     fair_shares,
+    use_vector,
 )
-from optsched.rounds.build_nodes import build_nodes, healthy_capacity
-from optsched.rounds.line import above_line, use_of
-from optsched.rounds.problem import UNLIMITED, Flags, Ints, Item, Lines, Nodes, Problem, RoundJob, Takeable
+from optsched.rounds.build_nodes import build_nodes, build_occupancy, build_spreads, healthy_capacity
+from optsched.rounds.line import Line, above_line, line_of, use_now
+from optsched.rounds.problem import UNLIMITED, Flags, Ints, Item, Lines, Nodes, Occupancy, Problem, RoundJob, Takeable
 from optsched.rounds.score import placement_losses
 from optsched.topology.tree import Tree, build_tree
 from optsched.values.job import Job, JobState
@@ -52,16 +51,18 @@ def build_problem(snapshot: Snapshot, tree: Tree | None = None) -> Problem:
     profile = snapshot.profile
     tree = tree or build_tree(snapshot.cluster)
     gpu_types = tuple(sorted({str(node.gpu_type) for node in snapshot.cluster.nodes})) or ("",)
-    nodes = build_nodes(snapshot, gpu_types)
+    spreads = build_spreads(snapshot, tree)
+    nodes = build_nodes(snapshot, gpu_types, spreads)
     ceilings = _ceilings(snapshot)
     priority_of = {job.id: _capped(job, ceilings) for job in snapshot.jobs}
     priorities = tuple(sorted(set(priority_of.values()), reverse=True)) or (0,)
     index_of = {priority: p for p, priority in enumerate(priorities)}
-    builder = JobBuilder(snapshot, tree, nodes, gpu_types, index_of, ceilings)
+    builder = JobBuilder(snapshot, tree, nodes, spreads, gpu_types, index_of, priority_of)
     teams = build_teams(snapshot)
     shares = fair_shares(snapshot, nodes, gpu_types, builder, teams)
     lines = build_lines(snapshot, gpu_types, teams, shares)
     jobs, first_queued = _build_jobs(snapshot, builder, teams, shares, lines)
+    occupancy = build_occupancy(jobs[:first_queued], nodes)
     row_weights = _row_weights(snapshot, priorities)
     domain_gpus, empty = _domains(tree, nodes)
     problem = Problem(
@@ -77,9 +78,10 @@ def build_problem(snapshot: Snapshot, tree: Tree | None = None) -> Problem:
         nodes=nodes,
         jobs=jobs,
         first_queued=first_queued,
+        occupancy=occupancy,
         lines=lines,
-        takeable=_takeable(jobs[:first_queued], lines, nodes, len(teams.names), len(priorities), len(gpu_types)),
-        ceilings=build_ceilings(snapshot, gpu_types, teams, jobs),
+        takeable=_takeable(jobs[:first_queued], lines, occupancy, (len(teams.names), len(priorities), len(gpu_types))),
+        ceilings=build_ceilings(snapshot, gpu_types, teams, jobs, nodes),
         holds=(),
         domain_holds=build_domain_holds(snapshot, tree, nodes, jobs),
         loss_now=(),
@@ -91,7 +93,8 @@ def build_problem(snapshot: Snapshot, tree: Tree | None = None) -> Problem:
         healthy_gpus=int(healthy_capacity(snapshot.cluster.nodes, nodes).sum()),
         max_stopped_gpus=UNLIMITED if profile.max_stopped_gpus_per_h is None else profile.max_stopped_gpus_per_h,
     )
-    return dataclasses.replace(problem, loss_now=placement_losses(problem, problem.running))
+    placed = [(job, job.spread_now) for job in problem.running]
+    return dataclasses.replace(problem, loss_now=placement_losses(problem, placed))
 
 
 def _domains(tree: Tree, nodes: Nodes) -> tuple[tuple[Ints, ...], tuple[Flags, ...]]:
@@ -167,10 +170,10 @@ def _build_jobs(
                 key=key,
                 team=teams.index[job.team],
                 tier=DEADLINE if job.id in near else tiers[job.id],
-                priority=builder.priority(job),
+                priority=builder.priority_of[job.id],
                 submitted_at=job.submitted_at,
                 id=job.id,
-                amounts=_vector(job, job.min_gpus if most else 0, gpu_type, types),
+                amounts=use_vector(job, job.min_gpus if most else 0, gpu_type, types),
                 deadline_at=job.start_deadline_at or 0.0 if job.id in near else 0.0,
             )
         )
@@ -212,65 +215,48 @@ def _tiers(
     for job in [*running, *queued]:
         by_team[teams.grant_of.get(job.id, teams.index[job.team])].append(job)
     tiers: dict[str, int] = {}
+    type_of, priority_of = builder.nodes.gpu_type.tolist(), builder.priority_of
     for team, jobs in by_team.items():
-        jobs.sort(key=lambda j: (-builder.priority(j), j.state is JobState.QUEUED, j.submitted_at, j.id))
+        jobs.sort(key=lambda j: (-priority_of[j.id], j.state is JobState.QUEUED, j.submitted_at, j.id))
         through = [0] * len(builder.gpu_types)
-        line = _Line(
-            bool(lines.typed[team]),
-            int(lines.quota_any[team]),
-            lines.quota_by_type[team].tolist(),
-            lines.fair_by_type[team].tolist(),
-        )
+        line = line_of(lines, team, teams.deadline)
         for job in jobs:
             if job.state is JobState.RUNNING:
-                gpu_type, gpus = _running_type(builder, job), min(job.placed_gpus, job.min_gpus)
+                spread = builder.spreads[job.id]
+                gpu_type = type_of[spread[0][0]] if spread else 0
+                gpus = min(sum(count for _, count in spread), job.min_gpus)
             else:
                 gpu_type, most = builder.wanted(job)
                 gpus = job.min_gpus if most else 0
             through[gpu_type] += gpus
-            tiers[job.id] = line.tier(through, gpu_type)
+            tiers[job.id] = _tier(line, through, gpu_type)
     return tiers
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """One team's row of `Lines` as plain numbers."""
-
-    typed: bool
-    quota_any: int
-    quota_by_type: list[int]
-    fair: list[int]
-
-    def tier(self, through: list[int], gpu_type: int) -> int:
-        """Return the tier of the team's last GPU of a type, with `through` (Y,) GPUs by type up to and including it."""
-        fair = self.fair
-        if self.typed:
-            mine, quota = through[gpu_type], self.quota_by_type[gpu_type]
-            if mine <= quota:
-                return GUARANTEED
-            return FAIR if mine <= quota + fair[gpu_type] else OPPORTUNISTIC
-        total, quota = sum(through), self.quota_any
-        if total <= quota:
+def _tier(line: Line, through: list[int], gpu_type: int) -> int:
+    """Return the tier of the team's last GPU of a type, with `through` (Y,) GPUs by type up to and including it."""
+    fair = line.fair
+    if line.typed:
+        mine, quota = through[gpu_type], line.quota[gpu_type]
+        if mine <= quota:
             return GUARANTEED
-        return FAIR if total <= quota + sum(map(min, fair, through)) else OPPORTUNISTIC
-
-
-def _running_type(builder: JobBuilder, job: Job) -> int:
-    if not job.placement:
-        return 0
-    return int(builder.nodes.gpu_type[builder.tree.node_index[next(iter(job.placement))]])
+        return FAIR if mine <= quota + fair[gpu_type] else OPPORTUNISTIC
+    total, quota = sum(through), line.quota_any
+    if total <= quota:
+        return GUARANTEED
+    return FAIR if total <= quota + sum(map(min, fair, through)) else OPPORTUNISTIC
 
 
 def _takeable(
-    running: Sequence[RoundJob], lines: Lines, nodes: Nodes, teams: int, priorities: int, types: int
+    running: Sequence[RoundJob], lines: Lines, occupancy: Occupancy, shape: tuple[int, int, int]
 ) -> tuple[Takeable, ...]:
     """Return, for each running job, which part of it lies above its team's quota and entitlement now."""
-    typed = [(job, int(nodes.gpu_type[job.spread_now[0][0]]) if job.spread_now else 0) for job in running]
-    use = use_of((teams, priorities, types), [(job.claim_team, job, job.size_now, y) for job, y in typed])
+    use = use_now(shape, occupancy)
+    priorities = shape[1]
     result = []
     # Jobs of one team, priority and type that use the same resources lie alike.
     known: dict[tuple[int, int, int, bool, bool], Takeable] = {}
-    for job, gpu_type in typed:
+    for job, gpu_type in zip(running, occupancy.gpu_type.tolist(), strict=True):
         team = job.claim_team
         kind = (team, job.priority, gpu_type, bool(job.cpus_per_gpu_u), bool(job.memory_per_gpu_u))
         found = known.get(kind)

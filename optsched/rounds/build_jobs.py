@@ -15,8 +15,8 @@ from optsched.rounds.problem import UNLIMITED, Costs, Cut, Flags, Ints, Nodes, R
 from optsched.rounds.room import room_in_cluster, slice_down, usable, whole_slices
 from optsched.topology.speeds import merge_speeds, speed_per_level
 from optsched.topology.tree import Tree
-from optsched.values.ids import LevelName, NodeId
-from optsched.values.job import Job, JobState, gpus_on
+from optsched.values.ids import GpuType, JobId, LevelName
+from optsched.values.job import Job, JobState
 from optsched.values.snapshot import Snapshot
 
 
@@ -33,17 +33,39 @@ class Standing:
     ahead_of: int
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What jobs of one shape have in common; fields as in `RoundJob`, and the GPUs of the largest node that suits."""
+
+    lawful: Flags
+    largest: int
+    cut: Cut
+    unit: int
+    type_speed: tuple[float, ...]
+    span_speed: tuple[float, ...]
+    required: int | None
+    preferred: int | None
+    preferred_fewest: int
+    slices: tuple[tuple[int, int], ...]
+    cpus_per_gpu_u: int
+    memory_per_gpu_u: int
+
+
 class JobBuilder:
-    """Turns jobs into `RoundJob`s; what depends only on a job's shape is worked out once."""
+    """Turns jobs into `RoundJob`s; what depends only on a job's shape is worked out once.
+
+    `spreads` says where the running jobs are, `priority_of` every job's priority with its team's ceiling applied.
+    """
 
     def __init__(
         self,
         snapshot: Snapshot,
         tree: Tree,
         nodes: Nodes,
+        spreads: Mapping[JobId, Spread],
         gpu_types: Sequence[str],
         priorities: Mapping[int, int],
-        ceiling: Mapping[str, int | None],
+        priority_of: Mapping[JobId, int],
     ) -> None:
         self.snapshot = snapshot
         self.tree = tree
@@ -51,12 +73,12 @@ class JobBuilder:
         self.gpu_types = gpu_types
         self.priorities = priorities
         self.eligibility = Eligibility(snapshot, tree, nodes, gpu_types)
-        self._ceiling = ceiling
-        self._node_index: Mapping[NodeId, int] = tree.node_index
+        self.priority_of = priority_of
+        self.spreads = spreads
+        self._forms: dict[object, Form] = {}
+        self._form_of: dict[int, Form] = {}
         self._speeds: dict[object, tuple[float, ...]] = {}
-        self._type_speeds: dict[object, tuple[float, ...]] = {}
         self._possible: dict[object, int] = {}
-        self._fewest: dict[object, int] = {}
         self._capacity: dict[int, tuple[int, int]] = {}
         self._types: dict[int, tuple[int, ...]] = {}
         self._wanted: dict[int, tuple[int, int]] = {}
@@ -64,25 +86,17 @@ class JobBuilder:
         self._median_start = victims.median_reporting_start(snapshot.jobs)
         self._weight = class_weight(snapshot.profile)
 
-    def priority(self, job: Job) -> int:
-        """Return the job's priority with its team's ceiling applied."""
-        ceiling = self._ceiling.get(job.team)
-        return job.priority if ceiling is None else min(job.priority, ceiling)
-
     def build(self, job: Job, index: int, standing: Standing) -> RoundJob:
         """Return the job as the round sees it."""
-        snapshot, profile, tree = self.snapshot, self.snapshot.profile, self.tree
+        snapshot, profile, form = self.snapshot, self.snapshot.profile, self.form(job)
         running = job.state is JobState.RUNNING
-        lawful = self.eligibility.lawful(job)
-        cut, unit = self.cut(job, lawful)
-        spread_now = self._spread(job) if running else ()
+        spread_now = self.spreads[job.id] if running else ()
         size_now = sum(count for _, count in spread_now)
-        sizes = self._sizes(job, cut, unit, lawful, size_now)
-        open_to = self.eligibility.open_to(job)
+        sizes = self._sizes(job, form, size_now)
         cost = victims.stop_cost(job, snapshot.now, profile, self._median_start)
         stop = round(size_now * cost.per_gpu_s)
         stoppable = running and victims.may_be_stopped(job, snapshot.now, profile, cost)
-        priority = self.priority(job)
+        priority = self.priority_of[job.id]
         waited_s = 0.0 if running else max(0.0, snapshot.now - job.submitted_at)
         emergency = job.priority_class in profile.emergency_classes and job.priority_class != ""
         return RoundJob(
@@ -93,21 +107,21 @@ class JobBuilder:
             claim_team=standing.claim_team,
             line_team=standing.line_team,
             priority=self.priorities[priority],
-            cut=cut,
-            unit=unit,
+            cut=form.cut,
+            unit=form.unit,
             sizes=sizes,
             size_now=size_now,
             spread_now=spread_now,
-            nodes=open_to,
-            lawful=lawful,
-            type_speed=self._type_speed(job),
-            span_speed=self._span_speed(job),
-            required=None if job.required is None else tree.level_index[job.required],
-            preferred=None if job.preferred is None else tree.level_index[job.preferred],
-            preferred_fewest=self._fewest_domains(job, cut, unit, lawful),
-            slices=tuple((piece.gpus, tree.level_index[piece.within]) for piece in job.slices),
-            cpus_per_gpu_u=per_gpu_u(job.cpus, job.gpus),
-            memory_per_gpu_u=per_gpu_u(job.memory_gb, job.gpus),
+            nodes=self.eligibility.open_to(job, form.lawful),
+            lawful=form.lawful,
+            type_speed=form.type_speed,
+            span_speed=form.span_speed,
+            required=form.required,
+            preferred=form.preferred,
+            preferred_fewest=form.preferred_fewest,
+            slices=form.slices,
+            cpus_per_gpu_u=form.cpus_per_gpu_u,
+            memory_per_gpu_u=form.memory_per_gpu_u,
             stoppable=stoppable,
             movable=running
             and profile.migration
@@ -120,13 +134,49 @@ class JobBuilder:
             emergency=emergency,
             due=standing.due,
             may_break_quota=standing.may_break_quota,
-            can_ever_run=running or self.possible(job, cut, unit, sizes, lawful) > 0,
+            can_ever_run=running or self._possible_size(form, sizes, only_up=False) > 0,
             aging_milli=0 if running else round(1000 * self._weight(priority) * aging(job, snapshot.now, profile)),
             ahead_of=standing.ahead_of,
             tier=standing.tier,
         )
 
-    def cut(self, job: Job, lawful: Flags) -> tuple[Cut, int]:
+    def form(self, job: Job) -> Form:
+        """Return what the job shares with all jobs of its shape."""
+        found = self._form_of.get(id(job))
+        if found is None:
+            shape = (
+                *(job.gpus, job.gpus_per_node, job.gpus_per_task, job.cpus, job.memory_gb),
+                *(job.required, job.preferred, job.slices, job.exclude_nodes),
+                tuple(job.gpu_types.items()) if job.gpu_types else (),
+                tuple(job.node_selector.items()) if job.node_selector else (),
+                tuple(job.speed.items()) if job.speed else (),
+            )
+            found = self._forms.get(shape)
+            if found is None:
+                found = self._forms[shape] = self._form(job)
+            self._form_of[id(job)] = found
+        return found
+
+    def _form(self, job: Job) -> Form:
+        level = self.tree.level_index
+        lawful = self.eligibility.lawful(job)
+        cut, unit = self._cut(job, lawful)
+        return Form(
+            lawful=lawful,
+            largest=self._capacities(lawful)[0],
+            cut=cut,
+            unit=unit,
+            type_speed=self._type_speed(job),
+            span_speed=self._span_speed(job),
+            required=None if job.required is None else level[job.required],
+            preferred=None if job.preferred is None else level[job.preferred],
+            preferred_fewest=self._fewest_domains(job, cut, unit, lawful),
+            slices=tuple((piece.gpus, level[piece.within]) for piece in job.slices),
+            cpus_per_gpu_u=per_gpu_u(job.cpus, job.gpus),
+            memory_per_gpu_u=per_gpu_u(job.memory_gb, job.gpus),
+        )
+
+    def _cut(self, job: Job, lawful: Flags) -> tuple[Cut, int]:
         """Return how the job's GPUs are cut, and the unit of the cut in GPUs."""
         if job.gpus_per_node is not None:
             return Cut.PER_NODE, job.gpus_per_node
@@ -155,10 +205,10 @@ class JobBuilder:
         return found
 
     def _wants(self, job: Job) -> tuple[int, int]:
-        lawful = self.eligibility.lawful(job)
-        cut, unit = self.cut(job, lawful)
+        form = self.form(job)
+        lawful = form.lawful
         sizes = (job.gpus,) if not job.elastic else tuple(sorted({job.min_gpus, job.gpus, job.max_gpus}))
-        if not self.possible(job, cut, unit, sizes, lawful, only_up=True):
+        if not self._possible_size(form, sizes, only_up=True):
             return 0, 0
         types = self._types.get(id(lawful))
         if types is None:
@@ -166,33 +216,24 @@ class JobBuilder:
             types = self._types[id(lawful)] = tuple(np.flatnonzero(present).tolist())
         if len(types) == 1:
             return types[0], job.max_gpus
-        speed = self._type_speed(job) if job.gpu_types else self._same_type_speed
-        return max(types, key=lambda y: (speed[y], -y)), job.max_gpus
+        return max(types, key=lambda y: (form.type_speed[y], -y)), job.max_gpus
 
-    def _spread(self, job: Job) -> Spread:
-        return tuple(sorted((self._node_index[node], gpus_on(on)) for node, on in job.placement.items() if gpus_on(on)))
-
-    def _sizes(self, job: Job, cut: Cut, unit: int, lawful: Flags, size_now: int) -> tuple[int, ...]:
+    def _sizes(self, job: Job, form: Form, size_now: int) -> tuple[int, ...]:
         """Return the sizes that the job may have, ascending; what runs may have the size that it has."""
         if not job.elastic:
             return (size_now or job.gpus,)
-        step = math.lcm(unit, job.slices[0].gpus) if job.slices else unit
+        step = math.lcm(form.unit, job.slices[0].gpus) if job.slices else form.unit
         largest = job.max_gpus
-        if cut is Cut.ONE_NODE:
-            largest = min(largest, max(job.min_gpus, self._capacities(lawful)[0]))
-        smallest = -(-job.min_gpus // step) * step if cut is Cut.WHOLE_NODES else job.min_gpus
+        if form.cut is Cut.ONE_NODE:
+            largest = min(largest, max(job.min_gpus, form.largest))
+        smallest = -(-job.min_gpus // step) * step if form.cut is Cut.WHOLE_NODES else job.min_gpus
         sizes = set(range(smallest, largest + 1, step)) or {job.min_gpus}
         return tuple(sorted(sizes | {size_now})) if size_now else tuple(sorted(sizes))
 
     def _type_speed(self, job: Job) -> tuple[float, ...]:
         if not job.gpu_types:
             return self._same_type_speed
-        key = tuple(job.gpu_types.items())
-        found = self._type_speeds.get(key)
-        if found is None:
-            found = tuple(job.gpu_types.get(name, 0.0) for name in self.gpu_types)  # type: ignore[call-overload]
-            self._type_speeds[key] = found
-        return found
+        return tuple(job.gpu_types.get(GpuType(name), 0.0) for name in self.gpu_types)
 
     def _span_speed(self, job: Job) -> tuple[float, ...]:
         key = tuple(sorted(job.speed.items()))
@@ -215,66 +256,49 @@ class JobBuilder:
         """Return the least number of empty domains of the preferred level that could hold the job, >= 1."""
         if job.preferred is None:
             return 1
-        key = (id(lawful), cut, unit, job.preferred, job.gpus)
-        found = self._fewest.get(key)
-        if found is None:
-            capacity = np.where(lawful, self.nodes.capacity, 0)
-            if cut is Cut.PER_NODE:
-                capacity = np.where(capacity >= unit, unit, 0)
-            elif cut is not Cut.WHOLE_NODES:
-                capacity = capacity // unit * unit
-            per_domain = np.sort(self.tree.sum_per_domain(self.tree.level_index[job.preferred], capacity))[::-1]
-            found = int(np.searchsorted(np.cumsum(per_domain), job.gpus)) + 1
-            found = self._fewest[key] = max(1, min(found, len(per_domain)))
-        return found
+        capacity = np.where(lawful, self.nodes.capacity, 0)
+        if cut is Cut.PER_NODE:
+            capacity = np.where(capacity >= unit, unit, 0)
+        elif cut is not Cut.WHOLE_NODES:
+            capacity = capacity // unit * unit
+        per_domain = np.sort(self.tree.sum_per_domain(self.tree.level_index[job.preferred], capacity))[::-1]
+        found = int(np.searchsorted(np.cumsum(per_domain), job.gpus)) + 1
+        return max(1, min(found, len(per_domain)))
 
-    def possible(
-        self, job: Job, cut: Cut, unit: int, sizes: tuple[int, ...], lawful: Flags, only_up: bool = False
-    ) -> int:
+    def _possible_size(self, form: Form, sizes: tuple[int, ...], *, only_up: bool) -> int:
         """Return the largest size at which the job could run if the cluster were empty, 0 where it cannot at all.
 
         `only_up` counts only nodes that take new work; else what is cordoned or down counts too.
         """
-        key = (
-            id(lawful),
-            cut,
-            unit,
-            sizes,
-            job.required,
-            job.slices,
-            job.cpus / job.gpus,
-            job.memory_gb / job.gpus,
-            only_up,
-        )
-        found = self._possible.get(key)
-        if found is None:
-            mask = lawful & self.nodes.taking if only_up else lawful
-            probe = _Probe(cut, unit, sizes, mask, self.tree, job)
-            found = self._possible[key] = probe.largest(self.nodes, self.tree)
-        return found
+        cut, side = (form.cut, form.unit, form.required, form.slices), (form.cpus_per_gpu_u, form.memory_per_gpu_u)
+        # Only on one node does the size itself decide where there is room.
+        key = (id(form.lawful), cut, side, sizes if form.cut is Cut.ONE_NODE else (), only_up)
+        most = self._possible.get(key)
+        if most is None:
+            mask = form.lawful & self.nodes.taking if only_up else form.lawful
+            most = self._possible[key] = _Probe(form, sizes, mask).most(self.nodes, self.tree)
+        return max((size for size in sizes if size <= most), default=0)
 
 
 class _Probe:
     """A job's shape alone, asked whether an empty cluster could hold it."""
 
-    def __init__(self, cut: Cut, unit: int, sizes: tuple[int, ...], mask: Flags, tree: Tree, job: Job) -> None:
-        self.cut, self.unit, self.sizes, self.nodes = cut, unit, sizes, mask
+    def __init__(self, form: Form, sizes: tuple[int, ...], mask: Flags) -> None:
+        self.cut, self.unit, self.sizes, self.nodes = form.cut, form.unit, sizes, mask
         self.minimum, self.maximum = sizes[0], sizes[-1]
-        self.slices = tuple((piece.gpus, tree.level_index[piece.within]) for piece in job.slices)
-        self.required = None if job.required is None else tree.level_index[job.required]
-        self.cpus_per_gpu_u = per_gpu_u(job.cpus, job.gpus)
-        self.memory_per_gpu_u = per_gpu_u(job.memory_gb, job.gpus)
+        self.slices, self.required = form.slices, form.required
+        self.cpus_per_gpu_u, self.memory_per_gpu_u = form.cpus_per_gpu_u, form.memory_per_gpu_u
 
-    def largest(self, nodes: Nodes, tree: Tree) -> int:
-        """Return the largest size that fits an empty cluster."""
+    def most(self, nodes: Nodes, tree: Tree) -> int:
+        """Return the most GPUs that it could have in one place of an empty cluster."""
         best = 0
         for gpu_type in np.flatnonzero(np.bincount(nodes.gpu_type[self.nodes])).tolist():
             gpus = np.where(nodes.gpu_type == gpu_type, nodes.capacity, 0)
             room = slice_down(self, tree, usable(self, nodes, gpus, nodes.cpus_u, nodes.memory_u))
-            best = max(best, self._most(tree, room))
-        return max((size for size in self.sizes if size <= best), default=0)
+            best = max(best, self._in_one_place(tree, room))
+        return best
 
-    def _most(self, tree: Tree, room: Ints) -> int:
+    def _in_one_place(self, tree: Tree, room: Ints) -> int:
         if self.cut is Cut.ONE_NODE:
             return int(room.max(initial=0))
         if self.required is None:

@@ -22,7 +22,7 @@ from optsched.rounds.problem import UNLIMITED, Ceiling, DomainHold, Ints, Item, 
 from optsched.topology.tree import Tree
 from optsched.values.cluster import Reservation, ReservationKind
 from optsched.values.ids import GpuType, JobId
-from optsched.values.job import Job, JobState, gpus_on
+from optsched.values.job import Job, JobState
 from optsched.values.resources import Amounts
 from optsched.values.snapshot import Snapshot
 from optsched.values.team import Team
@@ -120,14 +120,13 @@ def fair_shares(
     holding: _Sums = defaultdict(lambda: [0, 0.0, 0.0])
     asking: _Sums = defaultdict(lambda: [0, 0.0, 0.0])
     type_of = nodes.gpu_type.tolist()
-    index = builder.tree.node_index
     for job in snapshot.jobs:
         if job.id in teams.grant_of:
             continue
         team = teams.index[job.team]
-        if job.state is JobState.RUNNING and job.placed_gpus:
-            first = next(node for node, on in job.placement.items() if gpus_on(on))
-            gpu_type, held = type_of[index[first]], job.placed_gpus
+        if job.state is JobState.RUNNING and builder.spreads[job.id]:
+            spread = builder.spreads[job.id]
+            gpu_type, held = type_of[spread[0][0]], sum(count for _, count in spread)
             _count(holding[team, gpu_type], job, held)
             _count(asking[team, gpu_type], job, max(held, job.max_gpus))
         elif job.state is JobState.QUEUED:
@@ -162,12 +161,11 @@ def _count(sums: list[float], job: Job, gpus: int) -> None:
     sums[2] += job.memory_gb * gpus / job.gpus
 
 
-def _vector(job: Job, gpus: int, gpu_type: int, types: int) -> Floats:
-    vector = np.zeros(types + 2)
-    vector[gpu_type] = gpus
-    vector[types] = job.cpus * gpus / job.gpus
-    vector[types + 1] = job.memory_gb * gpus / job.gpus
-    return vector
+def use_vector(job: Job, gpus: int, gpu_type: int, types: int) -> list[float]:
+    """Return what `gpus` GPUs of a job use of every resource: GPUs by type, CPUs, GB."""
+    by_type = [0.0] * types
+    by_type[gpu_type] = gpus
+    return [*by_type, job.cpus * gpus / job.gpus, job.memory_gb * gpus / job.gpus]
 
 
 def build_lines(snapshot: Snapshot, gpu_types: Sequence[str], teams: Teams, shares: Shares) -> Lines:
@@ -242,27 +240,40 @@ def limit_items(amounts: Amounts | None, gpu_types: Sequence[str]) -> tuple[Item
 
 
 def build_ceilings(
-    snapshot: Snapshot, gpu_types: Sequence[str], teams: Teams, jobs: Sequence[RoundJob]
+    snapshot: Snapshot, gpu_types: Sequence[str], teams: Teams, jobs: Sequence[RoundJob], nodes: Nodes
 ) -> tuple[Ceiling, ...]:
     """Return limits, user limits and the quotas that bound non-preemptible work, each with the jobs that it counts."""
     ceilings: list[Ceiling] = []
+
+    def add(kind: str, target: str, amounts: Amounts | None, counted: Sequence[int]) -> None:
+        if all(jobs[j].running and not jobs[j].elastic for j in counted):
+            return
+        for item in limit_items(amounts, gpu_types):
+            held = sum(_held(jobs[j], item, nodes) for j in counted if jobs[j].running)
+            ceilings.append(Ceiling(kind, target, item, tuple(counted), held))
+
     below = _jobs_below(snapshot.teams, teams, jobs)
     for t, team in enumerate(snapshot.teams):
-        counted = tuple(below[t])
-        ceilings += [Ceiling("limit", team.id, item, counted) for item in limit_items(team.limit, gpu_types)]
-        rigid = tuple(j for j in counted if not jobs[j].job.preemptible and jobs[j].job.id not in teams.grant_of)
-        if rigid:
-            quota = teams.quotas[t]
-            ceilings += [Ceiling("quota", team.id, item, rigid) for item in limit_items(quota, gpu_types)]
+        counted = below[t]
+        add("limit", team.id, team.limit, counted)
+        rigid = [j for j in counted if not jobs[j].job.preemptible and jobs[j].job.id not in teams.grant_of]
+        add("quota", team.id, teams.quotas[t], rigid)
         if team.user_limit is not None:
             by_user: dict[str, list[int]] = {}
             for j in counted:
                 by_user.setdefault(jobs[j].job.user, []).append(j)
             for user, users_jobs in sorted(by_user.items()):
                 if user:
-                    items = limit_items(team.user_limit, gpu_types)
-                    ceilings += [Ceiling("user_limit", f"{team.id}/{user}", i, tuple(users_jobs)) for i in items]
-    return tuple(ceiling for ceiling in ceilings if any(not jobs[j].running or jobs[j].elastic for j in ceiling.jobs))
+                    add("user_limit", f"{team.id}/{user}", team.user_limit, users_jobs)
+    return tuple(ceilings)
+
+
+def _held(job: RoundJob, item: Item, nodes: Nodes) -> int:
+    """Return how much of one named resource a running job holds."""
+    if item.what is What.GPUS:
+        counts = item.gpu_type is None or (job.spread_now and item.gpu_type == nodes.gpu_type[job.spread_now[0][0]])
+        return job.size_now if counts else 0
+    return job.size_now * (job.cpus_per_gpu_u if item.what is What.CPUS else job.memory_per_gpu_u)
 
 
 def _jobs_below(all_teams: Sequence[Team], teams: Teams, jobs: Sequence[RoundJob]) -> list[list[int]]:

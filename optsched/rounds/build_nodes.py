@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from optsched.policy.victims import estimated_end, grace_s, stop_cost
-from optsched.rounds.problem import MICRO, UNLIMITED, Flags, Ints, Nodes
+from optsched.rounds.problem import MICRO, UNLIMITED, Flags, Ints, Nodes, Occupancy, RoundJob, Spread
 from optsched.topology.tree import Tree
 from optsched.values.cluster import Node, NodeState, Reservation, ReservationKind
+from optsched.values.ids import JobId
 from optsched.values.job import Job, JobState, gpus_on
 from optsched.values.snapshot import Snapshot
 
@@ -24,24 +25,25 @@ def per_gpu_u(total: float, gpus: int) -> int:
     return micro(total) // gpus
 
 
-def build_nodes(snapshot: Snapshot, gpu_types: Sequence[str]) -> Nodes:
-    """Return the arrays over nodes, with what the running jobs book taken off."""
+def build_spreads(snapshot: Snapshot, tree: Tree) -> Mapping[JobId, Spread]:
+    """Return where each running job holds how many GPUs."""
+    index = tree.node_index
+    spreads: dict[JobId, Spread] = {}
+    for job in snapshot.jobs:
+        if job.state is JobState.RUNNING:
+            held = [(index[node], count) for node, on in job.placement.items() if (count := gpus_on(on))]
+            spreads[job.id] = tuple(sorted(held))
+    return spreads
+
+
+def build_nodes(snapshot: Snapshot, gpu_types: Sequence[str], spreads: Mapping[JobId, Spread]) -> Nodes:
+    """Return the arrays over nodes, with what the running jobs book (`spreads`) taken off."""
     nodes = snapshot.cluster.nodes
     type_index = {name: index for index, name in enumerate(gpu_types)}
-    index = {node.id: n for n, node in enumerate(nodes)}
     capacity = np.array([node.healthy_gpus for node in nodes], dtype=np.int64)
     cpus = np.array([_room_u(node.cpus, node.cpus_reserved) for node in nodes], dtype=np.int64)
     memory = np.array([_room_u(node.memory_gb, 0.0) for node in nodes], dtype=np.int64)
-    booked, booked_cpus, booked_memory = (np.zeros(len(nodes), dtype=np.int64) for _ in range(3))
-    for job in snapshot.jobs:
-        if job.state is not JobState.RUNNING:
-            continue
-        cpu, memory_each = per_gpu_u(job.cpus, job.gpus), per_gpu_u(job.memory_gb, job.gpus)
-        for node_id, on in job.placement.items():
-            n, count = index[node_id], gpus_on(on)
-            booked[n] += count
-            booked_cpus[n] += cpu * count
-            booked_memory[n] += memory_each * count
+    booked, booked_cpus, booked_memory = _booked(snapshot, spreads)
     return Nodes(
         capacity=capacity,
         free=np.maximum(capacity - booked, 0),
@@ -56,6 +58,49 @@ def build_nodes(snapshot: Snapshot, gpu_types: Sequence[str]) -> Nodes:
         memory_u=memory,
         memory_free_u=np.maximum(memory - booked_memory, 0),
     )
+
+
+def _booked(snapshot: Snapshot, spreads: Mapping[JobId, Spread]) -> Iterator[Ints]:
+    """Yield the GPUs, then CPUs, then memory that are booked on each node, (N,) each."""
+    entries = [
+        (n, count, count * cpus_u, count * memory_u)
+        for job in snapshot.jobs
+        if job.state is JobState.RUNNING
+        for cpus_u, memory_u in [(per_gpu_u(job.cpus, job.gpus), per_gpu_u(job.memory_gb, job.gpus))]
+        for n, count in spreads[job.id]
+    ]
+    on, *amounts = np.array(entries, dtype=np.int64).reshape(-1, 4).T
+    for each in amounts:
+        total = np.zeros(len(snapshot.cluster.nodes), dtype=np.int64)
+        np.add.at(total, on, each)
+        yield total
+
+
+def build_occupancy(running: Sequence[RoundJob], nodes: Nodes) -> Occupancy:
+    """Return the running jobs as arrays, read-only: whoever counts on in them takes a copy."""
+    jobs = [
+        (job.claim_team, job.priority, job.minimum, job.size_now, job.cpus_per_gpu_u, job.memory_per_gpu_u)
+        for job in running
+    ]
+    team, priority, minimum, size, cpus_u, memory_u = np.array(jobs, dtype=np.int64).reshape(-1, 6).T.copy()
+    first = np.array([job.spread_now[0][0] if job.spread_now else -1 for job in running], dtype=np.int64)
+    pairs = [(job.index, n, count) for job in running for n, count in job.spread_now]
+    pair_job, pair_node, pair_gpus = np.array(pairs, dtype=np.int64).reshape(-1, 3).T.copy()
+    found = Occupancy(
+        team=team,
+        priority=priority,
+        minimum=minimum,
+        size=size,
+        gpu_type=np.where(first >= 0, nodes.gpu_type[first], 0),
+        cpus_u=cpus_u,
+        memory_u=memory_u,
+        pair_job=pair_job,
+        pair_node=pair_node,
+        pair_gpus=pair_gpus,
+    )
+    for each in (*found.columns, found.pair_job, found.pair_node, found.pair_gpus):
+        each.setflags(write=False)
+    return found
 
 
 def _room_u(amount: float | None, reserved: float) -> int:
@@ -79,22 +124,14 @@ class Eligibility:
         )
         self._any_spare = bool(self._spare.any())
         self._known: dict[object, Flags] = {}
-        self._of_job: dict[int, tuple[tuple[object, ...], Flags]] = {}
 
     def lawful(self, job: Job) -> Flags:
         """Return the nodes whose hardware, labels and domains suit the job, whatever their state, shape (N,)."""
-        return self._suiting(job)[1]
-
-    def _suiting(self, job: Job) -> tuple[tuple[object, ...], Flags]:
-        """Return the job's wishes and the nodes that suit them, worked out once per job of the snapshot."""
-        known = self._of_job.get(id(job))
-        if known is None:
-            key = self._wishes(job)
-            found = self._known.get(key)
-            if found is None:
-                found = self._known[key] = self._lawful(job)
-            known = self._of_job[id(job)] = (key, found)
-        return known
+        key = self._wishes(job)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._lawful(job)
+        return found
 
     def _wishes(self, job: Job) -> tuple[object, ...]:
         levels = {piece.within for piece in job.slices} | ({job.required} if job.required else set())
@@ -121,15 +158,14 @@ class Eligibility:
             mask &= self._tree.domain_of[self._tree.level_index[level]] >= 0
         return mask
 
-    def open_to(self, job: Job) -> Flags:
-        """Return the nodes on which the job may start now, shape (N,); shared, read only."""
+    def open_to(self, job: Job, lawful: Flags) -> Flags:
+        """Return the nodes, of those that suit it, on which the job may start now, shape (N,); shared, read only."""
         now, profile = self._snapshot.now, self._snapshot.profile
         stops_at_once = not self._any_spare or (
             job.preemptible and stop_cost(job, now, profile, None).checkpoint_s == 0
         )
         barred = tuple(window.id for window in self._windows if self._bars(window, job)) if self._windows else ()
-        wishes, lawful = self._suiting(job)
-        key = (wishes, stops_at_once, barred)
+        key = (id(lawful), stops_at_once, barred)
         found = self._known.get(key)
         if found is None:
             found = lawful & self._nodes.taking

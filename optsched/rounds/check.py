@@ -12,7 +12,8 @@ from collections.abc import Mapping
 import networkx as nx
 
 from optsched.rounds.assignment import Assignment, Change, Flow, flow_of
-from optsched.rounds.problem import UNLIMITED, Cut, Item, Problem, RoundJob, Spread, What
+from optsched.rounds.line import use_now
+from optsched.rounds.problem import UNLIMITED, Ceiling, Cut, Item, Problem, RoundJob, Spread, What
 from optsched.rounds.rights import exempt
 from optsched.rounds.score import gpu_type_of, placement_loss, served_by, size_of
 
@@ -105,34 +106,36 @@ def room(problem: Problem, flow: Flow) -> list[str]:
     """Rule 7: GPUs, CPUs and memory of every node."""
     broken = []
     nodes = problem.nodes
-    for n in sorted(flow.takes):
-        gained: dict[str, int] = defaultdict(int)
-        for sign, side in ((1, flow.takes.get(n, {})), (-1, flow.gives.get(n, {}))):
+    taken = sorted(flow.takes)
+    frees = zip(
+        nodes.free[taken].tolist(), nodes.cpus_free_u[taken].tolist(), nodes.memory_free_u[taken].tolist(), strict=True
+    )
+    for n, (free, cpus_free, memory_free) in zip(taken, frees, strict=True):
+        gpus = cpus = memory = 0
+        for sign, side in ((1, flow.takes[n]), (-1, flow.gives.get(n, {}))):
             for j, count in side.items():
                 job = problem.jobs[j]
-                gained["GPUs"] += sign * count
-                gained["CPUs"] += sign * count * job.cpus_per_gpu_u
-                gained["memory"] += sign * count * job.memory_per_gpu_u
-        free = {"GPUs": nodes.free[n], "CPUs": nodes.cpus_free_u[n], "memory": nodes.memory_free_u[n]}
+                gpus += sign * count
+                cpus += sign * count * job.cpus_per_gpu_u
+                memory += sign * count * job.memory_per_gpu_u
         broken += [
             f"{_node(problem, n)} is overbooked in {what}"
-            for what, amount in gained.items()
-            if amount > int(free[what]) and amount > 0 and int(free[what]) < UNLIMITED // 2
+            for what, gained, left in (("GPUs", gpus, free), ("CPUs", cpus, cpus_free), ("memory", memory, memory_free))
+            if gained > max(left, 0) and left < UNLIMITED // 2
         ]
     return broken
 
 
-def held_after(problem: Problem, flow: Flow, item: Item, jobs: tuple[int, ...]) -> tuple[int, int, bool]:
-    """Return what `jobs` hold of one resource before and after, and whether any of them starts or grows."""
-    before = after = 0
-    more = False
-    for j in jobs:
-        job = problem.jobs[j]
-        then = flow.assignment.after(job)
-        before += amount_of(problem, job, job.spread_now, item)
-        after += amount_of(problem, job, then, item)
-        more = more or size_of(then) > job.size_now
-    return before, after, more
+def held_after(problem: Problem, flow: Flow, ceiling: Ceiling) -> tuple[int, bool]:
+    """Return what a ceiling's jobs hold after the plan, and whether any of them starts or grows."""
+    held, more = ceiling.held, False
+    for j in ceiling.jobs:
+        if j in flow.changes:
+            job = problem.jobs[j]
+            then = flow.assignment.after(job)
+            held += amount_of(problem, job, then, ceiling.item) - amount_of(problem, job, job.spread_now, ceiling.item)
+            more = more or size_of(then) > job.size_now
+    return held, more
 
 
 def amount_of(problem: Problem, job: RoundJob, spread: Spread, item: Item) -> int:
@@ -148,12 +151,9 @@ def amount_of(problem: Problem, job: RoundJob, spread: Spread, item: Item) -> in
 def ceilings(problem: Problem, flow: Flow) -> list[str]:
     """Rules 8 and 9: limits, user limits, and non-preemptible work within quota."""
     broken = []
-    changed = flow.changes.keys()
     for ceiling in problem.ceilings:
-        if changed.isdisjoint(ceiling.jobs):
-            continue
-        _, after, more = held_after(problem, flow, ceiling.item, ceiling.jobs)
-        if more and after > ceiling.item.amount:
+        held, more = held_after(problem, flow, ceiling)
+        if more and held > ceiling.item.amount:
             broken.append(f"{ceiling.kind} of {ceiling.target} is exceeded in {ceiling.item.what.value}")
     return broken
 
@@ -196,7 +196,7 @@ def rights(problem: Problem, flow: Flow, served: Served) -> list[str]:
     return broken
 
 
-MAX_HALL = 4
+MAX_HALL = 8
 """Up to this many takers on a node every group of them is looked at; for more a flow is computed."""
 
 
@@ -250,15 +250,17 @@ def floors(problem: Problem, flow: Flow, served: Served) -> list[str]:
         and flow.changes[giver] in (Change.STOP, Change.SHRINK)
     }
     broken = []
-    for team in sorted({problem.jobs[j].claim_team for j in reclaimed}):
-        members = [job for job in problem.running if job.claim_team == team]
+    use, last = use_now(problem.shape, problem.occupancy), 2 * len(problem.priorities) - 1
+    losers: dict[int, list[RoundJob]] = defaultdict(list)
+    for j in reclaimed:
+        losers[problem.jobs[j].claim_team].append(problem.jobs[j])
+    for team in sorted(losers):
         for item in problem.lines.quota[team]:
-            ran = sum(amount_of(problem, job, job.spread_now, item) for job in members)
+            ran = use.through(team, last, item)
             lost = sum(
                 amount_of(problem, job, job.spread_now, item)
                 - amount_of(problem, job, flow.assignment.after(job), item)
-                for job in members
-                if job.index in reclaimed
+                for job in losers[team]
             )
             if ran - lost < min(item.amount, ran):
                 broken.append(f"{problem.team_names[team]} is pushed below its quota in {item.what.value}")

@@ -10,12 +10,13 @@ opportunistic), for each priority.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import add
 
 import numpy as np
 
-from optsched.rounds.problem import Ints, Item, Lines, RoundJob, What
+from optsched.rounds.problem import Ints, Item, Lines, Occupancy, RoundJob, What
 
 TIERS = 4
 
@@ -62,39 +63,60 @@ def rows_by_team(lines: Lines, held: Ints, teams: Ints, deadline_team: int) -> I
     return rows.reshape(count, 2 * TIERS * priorities)
 
 
-def rows_of_one(lines: Lines, held: Ints, team: int, deadline_team: int) -> list[int]:
-    """Return the GPUs of each of the 8P ranks of one team, `held` of shape (2P, Y): `rows_by_team` in plain numbers."""
-    amounts = held.tolist()
-    priorities = len(amounts) // 2
-    rows = [0] * (2 * TIERS * priorities)
-    if team == deadline_team:
-        for key, by_type in enumerate(amounts):
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One team's row of `Lines` as plain numbers: for many small questions they are faster than arrays.
+
+    `both` is `quota` and `fair` together, which is what a quota by type leaves entitled. `near` marks the line of near
+    deadlines, all of which is one tier.
+    """
+
+    typed: bool
+    quota_any: int
+    quota: list[int]
+    fair: list[int]
+    both: list[int]
+    near: bool
+
+    def rows(self, held: Sequence[Sequence[int]]) -> list[int]:
+        """Return the GPUs of each of the 8P ranks, `held` of shape (2P, Y): `rows_by_team` of one team."""
+        priorities = len(held) // 2
+        rows = [0] * (2 * TIERS * priorities)
+        through, total, guaranteed, entitled = [0] * len(self.fair), 0, 0, 0
+        for key, by_type in enumerate(held):
+            more = sum(by_type)
+            if not more:
+                continue
             part, priority = divmod(key, priorities)
-            rows[part * TIERS * priorities + priority] = sum(by_type)
+            at = (part * TIERS + 1) * priorities + priority
+            if self.near:
+                rows[at - priorities] = more
+                continue
+            through = list(map(add, through, by_type))
+            total += more
+            if self.typed:
+                now = sum(map(min, through, self.quota))
+                within = sum(map(min, through, self.both))
+            else:
+                now = min(total, self.quota_any)
+                within = min(total, self.quota_any + sum(map(min, through, self.fair)))
+            rows[at] = now - guaranteed
+            rows[at + priorities] = (within - now) - (entitled - guaranteed)
+            rows[at + 2 * priorities] = more - (within - entitled)
+            guaranteed, entitled = now, within
         return rows
-    fair = lines.fair_by_type[team].tolist()
-    typed, quota_any = bool(lines.typed[team]), int(lines.quota_any[team])
-    quota = lines.quota_by_type[team].tolist()
-    through, total, guaranteed, entitled = [0] * len(fair), 0, 0, 0
-    for key, by_type in enumerate(amounts):
-        more = sum(by_type)
-        if not more:
-            continue
-        through = [a + b for a, b in zip(through, by_type, strict=True)]
-        total += more
-        if typed:
-            now = sum(map(min, through, quota))
-            within = sum(min(t, q + f) for t, q, f in zip(through, quota, fair, strict=True))
-        else:
-            now = min(total, quota_any)
-            within = min(total, quota_any + sum(map(min, through, fair)))
-        part, priority = divmod(key, priorities)
-        at = (part * TIERS + 1) * priorities + priority
-        rows[at] = now - guaranteed
-        rows[at + priorities] = (within - now) - (entitled - guaranteed)
-        rows[at + 2 * priorities] = more - (within - entitled)
-        guaranteed, entitled = now, within
-    return rows
+
+
+def line_of(lines: Lines, team: int, deadline_team: int) -> Line:
+    """Return one team's line."""
+    return Line(
+        typed=bool(lines.typed[team]),
+        quota_any=int(lines.quota_any[team]),
+        quota=lines.quota_by_type[team].tolist(),
+        fair=lines.fair_by_type[team].tolist(),
+        both=(lines.quota_by_type[team] + lines.fair_by_type[team]).tolist(),
+        near=team == deadline_team,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,34 +131,52 @@ class Use:
         """Return what the team uses of one named resource at keys up to and including `key`."""
         if item.what is What.GPUS:
             rows = self.gpus[team, : key + 1]
-            return int(rows.sum() if item.gpu_type is None else rows[:, item.gpu_type].sum())
+            # So few numbers are summed faster one by one.
+            by_key = map(sum, rows.tolist()) if item.gpu_type is None else rows[:, item.gpu_type].tolist()
+            return int(sum(by_key))
         side = self.cpus if item.what is What.CPUS else self.memory
-        return int(side[team, : key + 1].sum())
+        return int(sum(side[team, : key + 1].tolist()))
+
+    def book(self, team: int, job: RoundJob, size: int, gpu_type: int, sign: int = 1) -> None:
+        """Add `size` GPUs of a job to a team's use, or take them off (`sign` -1)."""
+        key, part, above = job.priority, min(size, job.minimum), size - job.minimum
+        while part > 0:
+            self.gpus[team, key, gpu_type] += sign * part
+            if job.cpus_per_gpu_u:
+                self.cpus[team, key] += sign * part * job.cpus_per_gpu_u
+            if job.memory_per_gpu_u:
+                self.memory[team, key] += sign * part * job.memory_per_gpu_u
+            key, part, above = key + self.gpus.shape[1] // 2, above, 0
+
+    def book_all(self, columns: tuple[Ints, ...], sign: int = 1) -> None:
+        """Do what `book` does for many jobs at once; arrays as in `Occupancy.columns`."""
+        team, priority, minimum, size, gpu_type, cpus_u, memory_u = columns
+        low = np.minimum(size, minimum)
+        for key, part in ((priority, low), (self.gpus.shape[1] // 2 + priority, size - low)):
+            np.add.at(self.gpus, (team, key, gpu_type), sign * part)
+            np.add.at(self.cpus, (team, key), sign * part * cpus_u)
+            np.add.at(self.memory, (team, key), sign * part * memory_u)
 
 
 def use_of(problem_shape: tuple[int, int, int], sizes: Iterable[tuple[int, RoundJob, int, int]]) -> Use:
     """Return the use by team and key of jobs given as (team, job, GPUs, GPU type); shape is (T, P, Y)."""
-    teams, priorities, types = problem_shape
-    sums: dict[tuple[int, int, int], list[int]] = {}
+    use = _no_use(problem_shape)
     for team, job, count, gpu_type in sizes:
-        minimum = job.minimum
-        key, part, above = job.priority, min(count, minimum), count - minimum
-        while part > 0:
-            known = sums.get((team, key, gpu_type))
-            if known is None:
-                known = sums[team, key, gpu_type] = [0, 0, 0]
-            known[0] += part
-            known[1] += part * job.cpus_per_gpu_u
-            known[2] += part * job.memory_per_gpu_u
-            key, part, above = key + priorities, above, 0
-    gpus = np.zeros((teams, 2 * priorities, types), dtype=np.int64)
-    cpus = np.zeros((teams, 2 * priorities), dtype=np.int64)
-    memory = np.zeros((teams, 2 * priorities), dtype=np.int64)
-    for (team, key, gpu_type), (count, cpu, gb) in sums.items():
-        gpus[team, key, gpu_type] = count
-        cpus[team, key] += cpu
-        memory[team, key] += gb
-    return Use(gpus, cpus, memory)
+        use.book(team, job, count, gpu_type)
+    return use
+
+
+def use_now(problem_shape: tuple[int, int, int], occupancy: Occupancy) -> Use:
+    """Return the use by team and key of what runs now, a new one at every call: `use_of` the running jobs."""
+    use = _no_use(problem_shape)
+    use.book_all(occupancy.columns)
+    return use
+
+
+def _no_use(problem_shape: tuple[int, int, int]) -> Use:
+    teams, priorities, types = problem_shape
+    by_key = (teams, 2 * priorities)
+    return Use(*(np.zeros(shape, dtype=np.int64) for shape in ((*by_key, types), by_key, by_key)))
 
 
 def fits_line(use: Use, team: int, key: int, line: tuple[Item, ...]) -> bool:

@@ -145,6 +145,33 @@ class RoundJob:
         return len(self.sizes) > 1
 
 
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """The running jobs as arrays, for sums over all of them: what `RoundJob` says of each, looked up once.
+
+    Shape (F,), by job: `team` is the one on whose quota it stands, in whose line its GPUs are ranked; `minimum` and
+    `size` are GPUs, `gpu_type` that of its first node, `cpus_u` and `memory_u` millionths for each GPU. Shape (Q,), by
+    pair of a job and a node on which it holds GPUs, in order of the jobs, then of the nodes: `pair_job`, `pair_node`,
+    `pair_gpus`.
+    """
+
+    team: Ints
+    priority: Ints
+    minimum: Ints
+    size: Ints
+    gpu_type: Ints
+    cpus_u: Ints
+    memory_u: Ints
+    pair_job: Ints
+    pair_node: Ints
+    pair_gpus: Ints
+
+    @property
+    def columns(self) -> tuple[Ints, ...]:
+        """The arrays over jobs, in the order in which they are listed here."""
+        return self.team, self.priority, self.minimum, self.size, self.gpu_type, self.cpus_u, self.memory_u
+
+
 class What(enum.Enum):
     """A resource that a line or a ceiling counts."""
 
@@ -182,7 +209,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """A hard bound on what `jobs` hold in all of one resource.
+    """A hard bound on what `jobs` hold in all of one resource; `held` is what those that run hold of it now.
 
     `kind` is "limit", "user_limit", "quota" (of non-preemptible work) or "deadline_gpus"; `target` the team or user it
     belongs to. A ceiling that is exceeded already asks nobody to stop: it only keeps its jobs from starting and
@@ -193,6 +220,7 @@ class Ceiling:
     target: str
     item: Item
     jobs: tuple[int, ...]
+    held: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +278,7 @@ class Problem:
     nodes: Nodes
     jobs: tuple[RoundJob, ...]
     first_queued: int
+    occupancy: Occupancy
     lines: Lines
     takeable: tuple[Takeable, ...]
     ceilings: tuple[Ceiling, ...]
@@ -263,6 +292,11 @@ class Problem:
     horizon_s: int
     healthy_gpus: int
     max_stopped_gpus: int
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """How many teams, priorities and GPU types there are: (T, P, Y)."""
+        return len(self.team_names), len(self.priorities), len(self.gpu_types)
 
     @property
     def running(self) -> tuple[RoundJob, ...]:

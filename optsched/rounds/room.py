@@ -148,7 +148,9 @@ def whole_slices(job: Shape, tree: Tree, room: Ints, level: int) -> Ints:
 
 def _sum_up(tree: Tree, values: Ints, narrow: int, wide: int) -> Ints:
     """Sum the values of each domain of level `narrow` into the domains of the wider level `wide`."""
-    around = tree.domain_of[wide] if narrow == tree.node_level else tree.domains_within(narrow, wide)
+    if narrow == tree.node_level:
+        return tree.sum_per_domain(wide, values)
+    around = tree.domains_within(narrow, wide)
     inside = around >= 0
     return np.bincount(around[inside], values[inside], tree.domain_count(wide)).astype(np.int64)
 

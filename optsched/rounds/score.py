@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from optsched.rounds.assignment import Assignment, Change, Flow, flow_of
-from optsched.rounds.line import Use, row_gpus, use_of
+from optsched.rounds.line import Use, row_gpus, use_now
 from optsched.rounds.problem import Problem, RoundJob, Spread
-from optsched.rounds.rights import NOTHING, Claim, claim_of, has_right
+from optsched.rounds.rights import NOTHING, Claim, claim_key, claim_of, has_right
 from optsched.values.profile import PriorityMode
 
 
@@ -65,29 +65,28 @@ def size_of(spread: Spread) -> int:
 
 def placement_loss(problem: Problem, job: RoundJob, spread: Spread) -> int:
     """Return what running at `spread` loses against full speed, in whole GPU-seconds over the horizon."""
-    if not spread:
-        return 0
-    nodes = np.fromiter((n for n, _ in spread), dtype=np.int64, count=len(spread))
-    size = size_of(spread)
-    span = int(problem.tree.spans(nodes, np.zeros(1, dtype=np.int64))[0])
-    return loss_at(problem, job, size, span, gpu_type_of(problem, spread)) + scatter_loss(problem, job, size, nodes)
+    return placement_losses(problem, [(job, spread)])[0]
 
 
-def placement_losses(problem: Problem, jobs: Sequence[RoundJob]) -> tuple[int, ...]:
-    """Return the placement loss of each running job where it is: `placement_loss` of many at once."""
-    placed = [job for job in jobs if job.spread_now]
-    counts = np.array([len(job.spread_now) for job in placed], dtype=np.int64)
-    nodes = np.array([n for job in placed for n, _ in job.spread_now], dtype=np.int64)
+def placement_losses(problem: Problem, placed: Sequence[tuple[RoundJob, Spread]]) -> tuple[int, ...]:
+    """Return the placement loss of many jobs, each at a placement; an empty one loses nothing."""
+    somewhere = [spread for _, spread in placed if spread]
+    counts = np.array([len(spread) for spread in somewhere], dtype=np.int64)
+    nodes = np.array([n for spread in somewhere for n, _ in spread], dtype=np.int64)
     ends = np.cumsum(counts)
     starts = ends - counts
-    spans = problem.tree.spans(nodes, starts).tolist()
-    types = problem.nodes.gpu_type[nodes[starts]].tolist()
-    losses = dict.fromkeys((job.index for job in jobs), 0)
-    for job, start, end, span, gpu_type in zip(placed, starts.tolist(), ends.tolist(), spans, types, strict=True):
-        losses[job.index] = loss_at(problem, job, job.size_now, span, gpu_type)
-        if job.preferred is not None:
-            losses[job.index] += scatter_loss(problem, job, job.size_now, nodes[start:end])
-    return tuple(losses.values())
+    spans = iter(problem.tree.spans(nodes, starts).tolist())
+    types = iter(problem.nodes.gpu_type[nodes[starts]].tolist())
+    bounds = iter(zip(starts.tolist(), ends.tolist(), strict=True))
+    losses = []
+    for job, spread in placed:
+        if not spread:
+            losses.append(0)
+            continue
+        size, span, gpu_type, (start, end) = size_of(spread), next(spans), next(types), next(bounds)
+        loss = loss_at(problem, job, size, span, gpu_type)
+        losses.append(loss if job.preferred is None else loss + scatter_loss(problem, job, size, nodes[start:end]))
+    return tuple(losses)
 
 
 def loss_at(problem: Problem, job: RoundJob, size: int, span: int, gpu_type: int) -> int:
@@ -127,25 +126,30 @@ def scatter_price(problem: Problem, job: RoundJob, size: int) -> int:
 
 
 def use_after(problem: Problem, assignment: Assignment, by_line: bool) -> Use:
-    """Return what teams use after the plan, along their lines (`by_line`) or as claims are judged."""
-    shape = (len(problem.team_names), len(problem.priorities), len(problem.gpu_types))
+    """Return what teams use after the plan, along their lines (`by_line`) or as claims are judged.
 
-    def sizes() -> Iterable[tuple[int, RoundJob, int, int]]:
-        for job in problem.jobs:
-            after = assignment.after(job)
-            if after:
-                team = job.line_team if by_line else job.claim_team
-                size = job.size_now if after is job.spread_now else size_of(after)
-                yield team, job, size, gpu_type_of(problem, after)
-
-    return use_of(shape, sizes())
+    That is what runs now, less what is stopped or placed anew, plus what is placed.
+    """
+    use = use_now(problem.shape, problem.occupancy)
+    touched = [problem.jobs[j] for j in assignment.changed.keys() | assignment.stopped]
+    gone = np.array([job.index for job in touched if job.running], dtype=np.int64)
+    use.book_all(tuple(column[gone] for column in problem.occupancy.columns), sign=-1)
+    placed = [
+        (team, job.priority, job.minimum, size_of(after), after[0][0], job.cpus_per_gpu_u, job.memory_per_gpu_u)
+        for job in touched
+        for team, after in [(job.line_team if by_line else job.claim_team, assignment.after(job))]
+        if after
+    ]
+    team, priority, minimum, size, first, cpus_u, memory_u = np.array(placed, dtype=np.int64).reshape(-1, 7).T
+    use.book_all((team, priority, minimum, size, problem.nodes.gpu_type[first], cpus_u, memory_u))
+    return use
 
 
 def score(problem: Problem, assignment: Assignment) -> Score:
     """Return the worth of a valid assignment."""
     flow = flow_of(problem, assignment)
     rows = row_gpus(problem.lines, use_after(problem, assignment, by_line=True).gpus, problem.deadline_team)
-    stay = sum(job.size_now for job in problem.running if job.index not in assignment.stopped)
+    stay = int(problem.occupancy.size.sum()) - sum(problem.jobs[j].size_now for j in assignment.stopped)
     started = [problem.jobs[j] for j, change in flow.changes.items() if change is Change.START]
     costs = bill(problem, flow)
     waited = sum(job.aging_milli * job.minimum for job in started) * problem.horizon_s
@@ -162,14 +166,15 @@ def score(problem: Problem, assignment: Assignment) -> Score:
 
 def bill(problem: Problem, flow: Flow) -> Costs:
     """Return the bill of an assignment."""
-    assignment = flow.assignment
-    loss = sum(_loss_after(problem, job, assignment) for job in problem.jobs)
+    jobs = [problem.jobs[j] for j in flow.changes]
+    before = sum(problem.loss_now[job.index] for job in jobs if job.running)
+    after = sum(placement_losses(problem, [(job, flow.assignment.after(job)) for job in jobs]))
     by_change = dict.fromkeys(Change, 0)
     for j, change in flow.changes.items():
         job = problem.jobs[j]
         by_change[change] += job.costs.stop if change is Change.STOP else job.costs.move
     return Costs(
-        placement_loss=loss,
+        placement_loss=sum(problem.loss_now) - before + after,
         preemption=by_change[Change.STOP],
         migration=by_change[Change.MOVE],
         resize=by_change[Change.SHRINK] + by_change[Change.GROW],
@@ -178,34 +183,33 @@ def bill(problem: Problem, flow: Flow) -> Costs:
     )
 
 
-def _loss_after(problem: Problem, job: RoundJob, assignment: Assignment) -> int:
-    if job.index in assignment.changed or job.index in assignment.stopped:
-        return placement_loss(problem, job, assignment.after(job))
-    return problem.loss_now[job.index] if job.running else 0
-
-
 def claims(problem: Problem, flow: Flow) -> dict[int, Claim]:
     """Return every taker's claim after the plan."""
     if not flow.shared:
         return {}
     use = use_after(problem, flow.assignment, by_line=False)
-    meeting = {taker for _, taker, _ in flow.shared}
+    # What a team uses through a key is the same for all its takers there.
+    known: dict[tuple[int, int], Claim] = {}
     result = {}
-    for j in meeting:
-        job = problem.jobs[j]
-        result[j] = claim_of(problem, job, size_of(flow.assignment.after(job)), use)
+    for j in {taker for taker, _ in flow.meetings}:
+        job, size = problem.jobs[j], size_of(flow.assignment.after(problem.jobs[j]))
+        where = (job.claim_team, claim_key(problem, job, size))
+        if where not in known:
+            known[where] = claim_of(problem, job, size, use)
+        result[j] = known[where]
     return result
 
 
 def served_by(problem: Problem, flow: Flow) -> dict[int, set[int]]:
     """Return, for each taker, the givers that it has a right over on a node they share."""
     known = claims(problem, flow)
+    may_stop = {taker for taker in known if _starts_at_minimum(problem, flow, taker)}
     served: dict[int, set[int]] = {}
-    for _, taker, giver in flow.shared:
+    for taker, giver in flow.meetings:
         change = flow.changes[giver]
         if flow.changes[taker] is Change.MOVE and change is not Change.MOVE:
             continue
-        if change is Change.STOP and not _starts_at_minimum(problem, flow, taker):
+        if change is Change.STOP and taker not in may_stop:
             continue
         if has_right(problem, problem.jobs[taker], problem.jobs[giver], change, known.get(taker, NOTHING)):
             served.setdefault(taker, set()).add(giver)
@@ -243,18 +247,14 @@ def idle_hold_cost(problem: Problem, flow: Flow) -> int:
 
 def domain_cost(problem: Problem, flow: Flow) -> int:
     """Return the price of domains that were empty and are now neither empty nor full."""
-    net: dict[int, int] = {}
-    for n in flow.takes.keys() | flow.gives.keys():
-        net[n] = sum(flow.takes.get(n, {}).values()) - sum(flow.gives.get(n, {}).values())
+    net = np.zeros(len(problem.nodes.capacity), dtype=np.int64)
+    for sign, side in ((1, flow.takes), (-1, flow.gives)):
+        for n, on in side.items():
+            net[n] += sign * sum(on.values())
     total = 0
     for level, price in enumerate(problem.domain_price):
-        if not price:
-            continue
-        used: dict[int, int] = {}
-        for n, count in net.items():
-            domain = int(problem.tree.domain_of[level][n])
-            if domain >= 0 and problem.empty_domains[level][domain]:
-                used[domain] = used.get(domain, 0) + count
-        full = problem.domain_gpus[level]
-        total += price * sum(0 < count < full[domain] for domain, count in used.items())
+        if price:
+            used = problem.tree.sum_per_domain(level, net)
+            broken_up = problem.empty_domains[level] & (used > 0) & (used < problem.domain_gpus[level])
+            total += price * int(broken_up.sum())
     return total

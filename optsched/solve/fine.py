@@ -14,7 +14,7 @@ import numpy as np
 
 from optsched.rounds.assignment import Assignment, flow_of
 from optsched.rounds.check import shape_faults, unpaid
-from optsched.rounds.line import Use, rows_of_one
+from optsched.rounds.line import Use, line_of
 from optsched.rounds.problem import UNLIMITED, Cut, Ints, Problem, RoundJob, Spread
 from optsched.rounds.rights import claim_of, exempt
 from optsched.rounds.room import usable
@@ -145,11 +145,11 @@ class Fine:
         key = (job.line_team, job.priority, job.minimum, y)
         found = self._row_of.get(key)
         if found is None:
-            lines, deadline = self.problem.lines, self.problem.deadline_team
+            line = line_of(self.problem.lines, job.line_team, self.problem.deadline_team)
             held = self._line_after[job.line_team].copy()
-            with_it = rows_of_one(lines, held, job.line_team, deadline)
+            with_it = line.rows(held.tolist())
             held[job.priority, y] -= job.minimum
-            without = rows_of_one(lines, held, job.line_team, deadline)
+            without = line.rows(held.tolist())
             losses = [row for row, (a, b) in enumerate(zip(with_it, without, strict=True)) if a > b]
             found = self._row_of[key] = losses[0] if losses else len(with_it)
         return found

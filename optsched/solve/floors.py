@@ -7,8 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from optsched.rounds.check import amount_of
+from optsched.rounds.line import use_now
 from optsched.rounds.problem import Flags, Ints, Problem, RoundJob, Spread
-from optsched.rounds.score import gpu_type_of, size_of
+from optsched.rounds.score import size_of
 
 
 class Floors:
@@ -19,22 +20,17 @@ class Floors:
         self._reclaimed: set[int] = set()
         self._lost: dict[int, list[int]] = {}
         self._slack: dict[int, list[int]] = {}
-        self._members: dict[int, list[RoundJob]] = {}
-        for job in problem.running:
-            self._members.setdefault(job.claim_team, []).append(job)
-        running = problem.running
-        self._size = np.array([job.size_now for job in running], dtype=np.int64)
-        self._team = np.array([job.claim_team for job in running], dtype=np.int64)
-        self._type = np.array([gpu_type_of(problem, job.spread_now) for job in running], dtype=np.int64)
+        self._ran = use_now(problem.shape, problem.occupancy)
+        self._size, self._team = problem.occupancy.size.copy(), problem.occupancy.team
+        self._type = problem.occupancy.gpu_type
         self._given: dict[int, Spread] = {}
-        self.taken = np.zeros(len(running), dtype=bool)
+        self.taken = np.zeros(len(self._size), dtype=bool)
         self._gpus = self._gpu_slack()
+        self._within: Flags | None = None
 
     def _gpu_slack(self) -> Ints:
         """Return the GPUs of each type that others may take from each team now, (T, Y)."""
-        lines, shape = self.problem.lines, (len(self.problem.team_names), len(self.problem.gpu_types))
-        ran: Ints = np.zeros(shape, dtype=np.int64)
-        np.add.at(ran, (self._team, self._type), self._size)
+        lines, ran = self.problem.lines, self._ran.gpus.sum(axis=1)
         total = ran.sum(axis=1)
         by_type = ran - np.minimum(lines.quota_by_type, ran)
         any_type = total - np.minimum(lines.quota_any, total)
@@ -45,13 +41,16 @@ class Floors:
         """Note that a job gives up only this, not all that it has."""
         self._given[victim.index] = given
         self._size[victim.index] = size_of(given)
+        self._within = None
 
     def within(self) -> Flags:
         """Return the running jobs whose GPUs another team may take without breaking a floor, (F,)."""
-        found: Flags = self.taken | (self._size <= self._gpus[self._team, self._type])
-        return found
+        if self._within is None:
+            self._within = self.taken | (self._size <= self._gpus[self._team, self._type])
+        return self._within
 
     def _count(self, victim: RoundJob, sign: int) -> None:
+        self._within = None
         team, gpu_type = victim.claim_team, int(self._type[victim.index])
         where = (team, gpu_type) if self.problem.lines.typed[team] else (team, slice(None))
         self._gpus[where] -= sign * int(self._size[victim.index])
@@ -94,7 +93,8 @@ class Floors:
         found = self._slack.get(team)
         if found is None:
             found = self._slack[team] = []
+            last = self._ran.gpus.shape[1] - 1
             for item in self.problem.lines.quota[team]:
-                ran = sum(amount_of(self.problem, job, job.spread_now, item) for job in self._members.get(team, ()))
+                ran = self._ran.through(team, last, item)
                 found.append(ran - min(item.amount, ran))
         return found

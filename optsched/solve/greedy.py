@@ -9,12 +9,10 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from optsched.clock import Clock
 from optsched.rounds.assignment import Assignment
 from optsched.rounds.check import check
-from optsched.rounds.problem import UNLIMITED, Flags, Problem, RoundJob, Spread
+from optsched.rounds.problem import UNLIMITED, Problem, RoundJob, Spread
 from optsched.rounds.rights import Claim, claim_of, exempt
 from optsched.rounds.score import gpu_type_of, size_of
 from optsched.solve.floors import Floors
@@ -160,27 +158,18 @@ class Pass:
         kind = self.supply.kind(job, claim)
         shape = self._shape(job)
         wish = (shape, id(kind))
-        if (wish, job.minimum, job.line_team) in self._hopeless or not kind.any:
+        if (wish, job.minimum, job.line_team) in self._hopeless or not len(kind.among):
             return
         self._attempts += 1
         room = self.supply.room(job, kind)
         if self._start_over_leftovers(job, claim, kind, room):
             return
-        live = self.supply.live(kind, self._stoppable_for(job))
+        within = None if exempt(job) else self.floors.within()
+        live = self.supply.live(job, kind, within, None if self._weighted else self._gain_row(job))
         for stopped, spread in ways(self.supply, job, room, live):
             if self._swap(job, claim, kind, spread, [self.problem.jobs[j] for j in stopped]):
                 return
         self._hopeless.add((wish, job.minimum, job.line_team))
-
-    def _stoppable_for(self, job: RoundJob) -> Flags:
-        """Return the running jobs each of which alone could be stopped for the job by price, floor and rank, (F,)."""
-        victims = self.supply.victims
-        found: Flags = victims.cost <= job.pays_gpu_s
-        if not self._weighted:
-            found &= self.supply.row >= self._gain_row(job)
-        if not exempt(job):
-            found &= (victims.team == job.team) | self.floors.within()
-        return found
 
     def _start_over_leftovers(self, job: RoundJob, claim: Claim, kind: Kind, room: Room) -> bool:
         """Start the job in what is free and what stopped jobs leave over for it, if it fits there."""
@@ -231,16 +220,11 @@ class Pass:
 
     def _claim(self, job: RoundJob) -> Claim:
         """Return the job's claim if it started now at its minimum."""
-        team, key = job.claim_team, job.priority
         use = self.ledger.claim
         gpu_type = next((y for y, speed in enumerate(job.type_speed) if speed > 0), 0)
-        use.gpus[team, key, gpu_type] += job.minimum
-        use.cpus[team, key] += job.minimum * job.cpus_per_gpu_u
-        use.memory[team, key] += job.minimum * job.memory_per_gpu_u
+        use.book(job.claim_team, job, job.minimum, gpu_type)
         claim = claim_of(self.problem, job, job.minimum, use)
-        use.gpus[team, key, gpu_type] -= job.minimum
-        use.cpus[team, key] -= job.minimum * job.cpus_per_gpu_u
-        use.memory[team, key] -= job.minimum * job.memory_per_gpu_u
+        use.book(job.claim_team, job, job.minimum, gpu_type, -1)
         return claim
 
     def _lean_on(self, job: RoundJob, claim: Claim, chosen: Sequence[RoundJob]) -> None:
@@ -248,12 +232,12 @@ class Pass:
         others = [victim for victim in chosen if victim.team != job.team]
         if not others or exempt(job):
             return
-        lines, takeable = self.problem.lines, self.problem.takeable
+        takeable = self.problem.takeable
         by_quota = [victim for victim in others if not takeable[victim.index].above_entitlement[0]]
         if by_quota or not claim.inside_entitlement:
-            self.ledger.claims[job.claim_team, job.priority, lines.quota[job.claim_team]] = None
+            self.ledger.lean_on(job.claim_team, job.priority, by_quota=True)
         if len(by_quota) < len(others) and claim.inside_entitlement:
-            self.ledger.claims[job.claim_team, job.priority, lines.entitlement[job.claim_team]] = None
+            self.ledger.lean_on(job.claim_team, job.priority, by_quota=False)
 
     def _allowed(self, job: RoundJob, gpu_type: int, chosen: Sequence[RoundJob]) -> bool:
         """Return whether limits, claims, the cluster's stop limit and the payment rule allow the swap."""
@@ -275,7 +259,7 @@ class Pass:
         now = self.ledger.version[job.line_team]
         if version != now:
             change = self.ledger.rows_if(job, job.minimum, gpu_type, [])
-            row = int(np.argmax(change != 0))
+            row = next((row for row, more in enumerate(change) if more), 0)
             self._gains[key] = (now, row)
         return row
 
@@ -286,13 +270,13 @@ class Pass:
         gpu_type = gpu_type_of(self.problem, spread)
         change = self.ledger.rows_if(job, size_of(spread), gpu_type, chosen)
         if self._weighted:
-            gain = int((change * self.problem.row_weight_milli).sum()) + job.aging_milli * job.minimum
+            weights: list[int] = self.problem.row_weight_milli.tolist()
+            gain = sum(c * w for c, w in zip(change, weights, strict=True)) + job.aging_milli * job.minimum
             cost = sum(victim.costs.stop for victim in chosen)
             speed = job.type_speed[gpu_type] * min(job.span_speed)
             loss = size_of(spread) * self.problem.horizon_s * (1.0 - speed)
             return gain * self.problem.horizon_s > 1000 * (cost + loss)
-        first = change[np.flatnonzero(change)[:1]]
-        return bool(len(first)) and bool(first[0] > 0)
+        return next((more for more in change if more), 0) > 0
 
     def _run_on(self) -> None:
         """Let stopped jobs run on whose GPUs nobody needs after all, those missed most first."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from operator import add, sub
 
 import numpy as np
 
 from optsched.rounds.check import amount_of
-from optsched.rounds.line import TIERS, Use, fits_line, rows_by_team, rows_of_one, use_of
+from optsched.rounds.line import TIERS, Line, fits_line, line_of, rows_by_team, use_now
 from optsched.rounds.problem import Hold, Ints, Item, Problem, RoundJob, Spread, What
 from optsched.rounds.score import gpu_type_of, size_of
 
@@ -26,18 +27,15 @@ class Ledger:
         self.memory_u = problem.nodes.memory_free_u.copy()
         self.changed: dict[int, Spread] = {}
         self.stopped: set[int] = set()
-        running = [(job, gpu_type_of(problem, job.spread_now)) for job in problem.running if job.size_now]
-        shape = (len(problem.team_names), len(problem.priorities), len(problem.gpu_types))
-        self.line = use_of(shape, [(job.line_team, job, job.size_now, y) for job, y in running])
         # What runs is ranked in the line of the team on whose quota it stands; only queued jobs can be lifted above it.
-        self.claim = Use(self.line.gpus.copy(), self.line.cpus.copy(), self.line.memory.copy())
+        self.line = use_now(problem.shape, problem.occupancy)
+        self.claim = use_now(problem.shape, problem.occupancy)
+        self._lines: dict[int, Line] = {}
         self._rows: dict[int, list[int]] = {}
-        self.version = [0] * shape[0]
-        self.claims: dict[tuple[int, int, tuple[Item, ...]], None] = {}
-        self.held = [
-            sum(amount_of(problem, problem.jobs[j], problem.jobs[j].spread_now, c.item) for j in c.jobs)
-            for c in problem.ceilings
-        ]
+        self.version = [0] * problem.shape[0]
+        self._leaning: dict[int, dict[tuple[int, bool], tuple[Item, ...]]] = {}
+        self.held = [ceiling.held for ceiling in problem.ceilings]
+        self._hold_arrays: dict[str, tuple[Ints, Ints]] = {}
         self._ceilings_of: dict[int, list[int]] = defaultdict(list)
         for index, ceiling in enumerate(problem.ceilings):
             for j in ceiling.jobs:
@@ -66,8 +64,8 @@ class Ledger:
         if holds:
             gpus = gpus.copy()
             for hold in holds:
-                for n, count in hold.gpus.items():
-                    gpus[n] = max(0, gpus[n] - count)
+                nodes, counts = self._arrays_of(hold)
+                gpus[nodes] = np.maximum(0, gpus[nodes] - counts)
         for index, grant in enumerate(self.problem.domain_holds):
             if job.index in grant.binds and self.granted[index] > 0:
                 inside = np.array(grant.nodes, dtype=np.int64)
@@ -76,6 +74,14 @@ class Ledger:
                     gpus = gpus.copy()
                     gpus[inside] = 0 if spare < job.minimum else np.minimum(gpus[inside], spare)
         return gpus
+
+    def _arrays_of(self, hold: Hold) -> tuple[Ints, Ints]:
+        """Return the nodes of a hold and the GPUs held on each."""
+        found = self._hold_arrays.get(hold.name)
+        if found is None:
+            nodes, counts = np.array(list(hold.gpus.items()), dtype=np.int64).reshape(-1, 2).T
+            found = self._hold_arrays[hold.name] = (nodes, counts)
+        return found
 
     def blocked_by(self, job: RoundJob, more: int, gpu_type: int) -> int | None:
         """Return the index of a ceiling that `more` GPUs of the job would exceed, None where none would be."""
@@ -91,17 +97,24 @@ class Ledger:
 
     def keeps_claims(self, job: RoundJob, more: int, gpu_type: int) -> bool:
         """Return whether `more` GPUs of a job leave everybody inside the line on which a right already used rests."""
-        leaning = [(key, line) for team, key, line in self.claims if team == job.claim_team and key >= job.priority]
+        leaning = [
+            (key, line) for (key, _), line in self._leaning.get(job.claim_team, {}).items() if key >= job.priority
+        ]
         if not leaning:
             return True
-        priorities = len(self.problem.priorities)
         size = 0 if job.index in self.stopped else size_of(self.changed.get(job.index, job.spread_now))
-        _add(self.claim, job.claim_team, job, size + more, gpu_type, 1, priorities)
-        _add(self.claim, job.claim_team, job, size, gpu_type, -1, priorities)
+        self.claim.book(job.claim_team, job, size + more, gpu_type)
+        self.claim.book(job.claim_team, job, size, gpu_type, -1)
         kept = all(fits_line(self.claim, job.claim_team, key, line) for key, line in leaning)
-        _add(self.claim, job.claim_team, job, size + more, gpu_type, -1, priorities)
-        _add(self.claim, job.claim_team, job, size, gpu_type, 1, priorities)
+        self.claim.book(job.claim_team, job, size + more, gpu_type, -1)
+        self.claim.book(job.claim_team, job, size, gpu_type)
         return kept
+
+    def lean_on(self, team: int, key: int, *, by_quota: bool) -> None:
+        """Remember that a right rests on a team's staying inside its quota, or else its entitlement, through `key`."""
+        lines = self.problem.lines
+        line = lines.quota[team] if by_quota else lines.entitlement[team]
+        self._leaning.setdefault(team, {})[key, by_quota] = line
 
     def leave(self, job: RoundJob) -> None:
         """Book that a running job is gone and what it held is free for anybody: the settled outcome."""
@@ -114,15 +127,14 @@ class Ledger:
 
     def start(self, job: RoundJob, spread: Spread) -> None:
         """Book a start, or another placement of what the job has."""
-        before = dict(self.changed.get(job.index, job.spread_now))
-        then = dict(spread)
-        for n in before.keys() | then.keys():
-            gain = then.get(n, 0) - before.get(n, 0)
-            self.gpus[n] -= gain
-            self.cpus_u[n] -= gain * job.cpus_per_gpu_u
-            self.memory_u[n] -= gain * job.memory_per_gpu_u
+        before = self.changed.get(job.index, job.spread_now)
+        for sign, held in ((1, before), (-1, spread)):
+            for n, count in held:
+                self.gpus[n] += sign * count
+                self.cpus_u[n] += sign * count * job.cpus_per_gpu_u
+                self.memory_u[n] += sign * count * job.memory_per_gpu_u
         self.changed[job.index] = spread
-        self._count(job, tuple(sorted(before.items())), spread)
+        self._count(job, before, spread)
 
     def stop(self, victims: Sequence[RoundJob]) -> None:
         """Book that jobs stop; their GPUs are for those with a right over them."""
@@ -192,10 +204,10 @@ class Ledger:
         self._count(victim, (), victim.spread_now)
 
     def _count(self, job: RoundJob, before: Spread, after: Spread) -> None:
-        gpu_type = gpu_type_of(self.problem, after or before)
+        gpu_type, had, has = gpu_type_of(self.problem, after or before), size_of(before), size_of(after)
         for team, use in ((job.line_team, self.line), (job.claim_team, self.claim)):
-            for spread, sign in ((before, -1), (after, 1)):
-                _add(use, team, job, size_of(spread), gpu_type, sign, len(self.problem.priorities))
+            use.book(team, job, had, gpu_type, -1)
+            use.book(team, job, has, gpu_type)
         self._rows.pop(job.line_team, None)
         self.version[job.line_team] += 1
         for index in self._ceilings_of.get(job.index, ()):
@@ -212,39 +224,34 @@ class Ledger:
         teams = np.arange(len(self.problem.team_names))
         return rows_by_team(self.problem.lines, self.line.gpus, teams, self.problem.deadline_team)
 
-    def rows_if(self, starts: RoundJob, size: int, gpu_type: int, victims: Sequence[RoundJob]) -> Ints:
-        """Return the change of every rank's GPUs, shape (8P,), if a job starts and others stop."""
-        held: dict[int, Ints] = {}
+    def rows_if(self, starts: RoundJob, size: int, gpu_type: int, victims: Sequence[RoundJob]) -> list[int]:
+        """Return the change of every rank's GPUs, 8P of them, if a job starts and others stop."""
+        held: dict[int, list[list[int]]] = {}
         priorities = len(self.problem.priorities)
         movers = [(victim, victim.size_now, -1) for victim in victims]
         for job, count, sign in [(starts, size, 1), *movers]:
             kind = gpu_type if sign > 0 else gpu_type_of(self.problem, job.spread_now)
             team = job.line_team
             if team not in held:
-                held[team] = self.line.gpus[team].copy()
+                held[team] = self.line.gpus[team].tolist()
             minimum = min(count, job.minimum)
-            held[team][job.priority, kind] += sign * minimum
-            held[team][priorities + job.priority, kind] += sign * (count - minimum)
-        lines, deadline = self.problem.lines, self.problem.deadline_team
-        change: Ints = np.zeros(2 * TIERS * priorities, dtype=np.int64)
+            held[team][job.priority][kind] += sign * minimum
+            held[team][priorities + job.priority][kind] += sign * (count - minimum)
+        change = [0] * (2 * TIERS * priorities)
         for team, gpus in held.items():
-            then = rows_of_one(lines, gpus, team, deadline)
-            change += np.subtract(then, self._rows_now(team))
+            then, now = self._line_of(team).rows(gpus), self._rows_now(team)
+            change = list(map(add, change, map(sub, then, now)))
         return change
+
+    def _line_of(self, team: int) -> Line:
+        found = self._lines.get(team)
+        if found is None:
+            found = self._lines[team] = line_of(self.problem.lines, team, self.problem.deadline_team)
+        return found
 
     def _rows_now(self, team: int) -> list[int]:
         """Return the GPUs of every rank of a team as the plan stands, 8P of them."""
         found = self._rows.get(team)
         if found is None:
-            found = rows_of_one(self.problem.lines, self.line.gpus[team], team, self.problem.deadline_team)
-            self._rows[team] = found
+            found = self._rows[team] = self._line_of(team).rows(self.line.gpus[team].tolist())
         return found
-
-
-def _add(use: Use, team: int, job: RoundJob, size: int, gpu_type: int, sign: int, priorities: int) -> None:
-    minimum = min(size, job.minimum)
-    for key, part in ((job.priority, minimum), (priorities + job.priority, size - minimum)):
-        if part:
-            use.gpus[team, key, gpu_type] += sign * part
-            use.cpus[team, key] += sign * part * job.cpus_per_gpu_u
-            use.memory[team, key] += sign * part * job.memory_per_gpu_u

@@ -11,6 +11,9 @@ from optsched.rounds.problem import Cut, Flags, Ints, Nodes, Problem, RoundJob, 
 from optsched.rounds.room import room_in_cluster, size_that_fits, slice_down, usable, whole_slices
 from optsched.topology.tree import Tree
 
+FEW_DOMAINS = 8
+"""Up to this many domains are summed up one by one, for more all of their level at once."""
+
 
 def pack(
     problem: Problem,
@@ -28,6 +31,8 @@ def pack(
     room = usable(job, problem.nodes, gpus, cpus_u, memory_u)
     if allowed is not None:
         room = np.where(allowed, room, 0)
+    if not room.any():
+        return None
     for gpu_type in _types_by_speed(problem, job):
         typed = room if gpu_type is None else np.where(problem.nodes.gpu_type == gpu_type, room, 0)
         typed = slice_down(job, problem.tree, typed)
@@ -55,7 +60,7 @@ def _pack_type(job: RoundJob, tree: Tree, nodes: Nodes, room: Ints, free: Ints, 
         return None
     for level in range(tree.node_level, -1, -1):
         totals = whole_slices(job, tree, room, level)
-        fitting = np.flatnonzero(totals >= want)
+        fitting = (totals >= want).nonzero()[0]
         if len(fitting):
             domain = int(fitting[np.argmin(totals[fitting])])
             inside = np.where(tree.domain_of[level] == domain, room, 0)
@@ -76,7 +81,7 @@ def _largest(job: RoundJob, tree: Tree, room: Ints) -> int:
 
 def _one_node(job: RoundJob, tree: Tree, room: Ints, free: Ints, size: int | None) -> Spread | None:
     want = size or size_that_fits(job, int(room.max(initial=0)))
-    fitting = np.flatnonzero(room >= want)
+    fitting = (room >= want).nonzero()[0]
     if not want or not len(fitting):
         return None
     return ((_tightest(tree, fitting, free), want),)
@@ -89,7 +94,13 @@ def _tightest(tree: Tree, candidates: Ints, free: Ints) -> int:
     around = tree.node_level - 1
     if len(ties) > 1 and around >= 0 and tree.domain_count(around):
         domain = tree.domain_of[around][ties]
-        totals = tree.sum_per_domain(around, free)
+        totals = np.zeros(tree.domain_count(around), dtype=np.int64)
+        near = set(domain.tolist()) - {-1}
+        if len(near) <= FEW_DOMAINS:
+            for each in near:
+                totals[each] = free[tree.nodes_in(around, each)].sum()
+        else:
+            totals = tree.sum_per_domain(around, free)
         return int(ties[np.argmin(np.where(domain >= 0, totals[domain], 0))])
     return int(ties[0])
 
@@ -97,7 +108,7 @@ def _tightest(tree: Tree, candidates: Ints, free: Ints) -> int:
 def _spread(job: RoundJob, tree: Tree, nodes: Nodes, room: Ints, free: Ints, size: int, level: int) -> Spread | None:
     """Spread `size` GPUs over the nodes with room, domain by domain; None if a cut does not come out."""
     taken: list[tuple[int, int]] = []
-    if not _descend(job, tree, nodes, room, free, np.flatnonzero(room), size, level + 1, taken):
+    if not _descend(job, tree, nodes, room, free, room.nonzero()[0], size, level + 1, taken):
         return None
     return tuple(sorted(taken))
 
@@ -132,7 +143,7 @@ def _descend(
         totals = np.bincount(which, room[within], len(present)).astype(np.int64)
     left = size
     while left > 0 and totals.any():
-        enough = np.flatnonzero(totals >= left)
+        enough = (totals >= left).nonzero()[0]
         at = int(enough[np.argmin(totals[enough])]) if len(enough) else int(np.argmax(totals))
         part = min(left, int(totals[at]))
         if not _descend(job, tree, nodes, room, free, within[which == at], part, level + 1, taken):

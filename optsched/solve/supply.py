@@ -25,11 +25,19 @@ _CLASS = 1 << 48
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind:
-    """Jobs with the same rights: `rights` (F,) over whom, `pairs` (Q,) the same by pair. Stopped jobs are included."""
+    """Jobs with the same rights: `rights` (F,) over whom, `pairs` (Q,) the same by pair. Stopped jobs are included.
+
+    `among` lists those pairs, ascending; `job`, `team`, `cost` and `row` say of each whom it belongs to, that job's
+    team, what its stop costs, and at which rank.
+    """
 
     rights: Flags
     pairs: Flags
-    any: bool
+    among: Ints
+    job: Ints
+    team: Ints
+    cost: Ints
+    row: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +51,18 @@ class Room:
 
 def firsts_of(values: Ints) -> Ints:
     """Return the positions at which runs of equal values begin."""
-    begins = np.ones(len(values), dtype=bool)
-    begins[1:] = values[1:] != values[:-1]
-    return np.flatnonzero(begins)
+    begins = np.empty(len(values), dtype=bool)
+    begins[:1] = True
+    np.not_equal(values[1:], values[:-1], out=begins[1:])
+    return begins.nonzero()[0]
+
+
+def lengths_of(firsts: Ints, count: int) -> Ints:
+    """Return how long the runs are that begin at `firsts` among `count` values."""
+    lengths = np.empty(len(firsts), dtype=np.int64)
+    np.subtract(firsts[1:], firsts[:-1], out=lengths[:-1])
+    lengths[-1:] = count - firsts[-1:]
+    return lengths
 
 
 class Supply:
@@ -67,13 +84,12 @@ class Supply:
         self._leaving: Ints = np.zeros(0, dtype=np.int64)
         self._shrunk = np.zeros(problem.first_queued, dtype=bool)
         self._kinds: dict[object, Kind] = {}
+        self._nodes_of_types: dict[tuple[float, ...], Flags] = {}
         self.kind_of: dict[int, Kind] = {}
         self.used: dict[int, dict[int, dict[int, int]]] = {}
         self.stopped_on: dict[int, list[int]] = {}
-        by_job = np.argsort(self.job, kind="stable")
-        ends = np.cumsum(np.bincount(self.job, minlength=problem.first_queued))
-        self._pairs_of = np.split(by_job, ends[:-1]) if len(ends) else []
         self.width = np.bincount(self.job, minlength=problem.first_queued)
+        self._by_job, self._ends = np.argsort(self.job, kind="stable"), self.width.cumsum().tolist()
 
     def _rows(self, rows: Ints) -> Ints:
         """Return the rank that each running job's stop would cost, (F,): the last one of its team and priority."""
@@ -100,7 +116,11 @@ class Supply:
             rights = self.victims.rights(job, claim)
             if self._shrunk.any():
                 rights = np.where(self._shrunk, self.victims.shrink_rights(job, claim), rights)
-            found = self._kinds[key] = Kind(rights, rights[self.job], bool(rights.any()))
+            pairs = rights[self.job]
+            among = pairs.nonzero()[0]
+            who = self.job[among]
+            by_job = (each[who] for each in (self.victims.team, self.victims.cost, self.row))
+            found = self._kinds[key] = Kind(rights, pairs, among, who, *by_job)
         return found
 
     def room(self, job: RoundJob, kind: Kind) -> Room:
@@ -109,32 +129,54 @@ class Supply:
         if len(self._leaving):
             mine = self._leaving[kind.pairs[self._leaving]]
             if len(mine):
-                free = free + np.bincount(self.node[mine], self._left[mine], len(free)).astype(np.int64)
+                free = free.copy()
+                np.add.at(free, self.node[mine], self._left[mine])
         return Room(free, self.ledger.cpus_u, self.ledger.memory_u)
 
     def leaves(self, kind: Kind) -> bool:
         """Return whether stopped jobs leave over anything for jobs of this kind."""
         return bool(len(self._leaving)) and bool(kind.pairs[self._leaving].any())
 
-    def live(self, kind: Kind, among: Flags) -> Ints:
-        """Return the pairs of jobs `among` (F,) some that run and may be stopped for this kind, ascending."""
-        return np.flatnonzero(kind.pairs & self._alive & among[self.job])
+    def live(self, job: RoundJob, kind: Kind, within: Flags | None, first_row: int | None) -> Ints:
+        """Return the pairs of the running jobs each of which alone could be stopped for a job of this kind, ascending.
+
+        That is by what it costs; by floors, where `within` (F,) flags whom other teams may stop; and by rank, from
+        `first_row` on.
+        """
+        found = self._alive[kind.among]
+        found &= kind.cost <= job.pays_gpu_s
+        if first_row is not None:
+            found &= kind.row >= first_row
+        if within is not None:
+            found &= (kind.team == job.team) | within[kind.job]
+        live: Ints = kind.among[found]
+        return live
 
     def freed(self, chosen: Sequence[int], room: Room) -> Room:
         """Return the room once the chosen have stopped too."""
         if not chosen:
             return room
-        pairs = np.concatenate([self._pairs_of[j] for j in chosen])
-        nodes, count = self.node[pairs], len(room.gpus)
-        gpus, cpus, memory = (
-            np.bincount(nodes, amounts[pairs], count).astype(np.int64)
-            for amounts in (self.gpus, self.cpus, self.memory)
-        )
-        return Room(room.gpus + gpus, room.cpus_u + cpus, room.memory_u + memory)
+        pairs = np.concatenate([self._pairs_of(j) for j in chosen])
+        nodes = self.node[pairs]
+        freed = Room(room.gpus.copy(), room.cpus_u.copy(), room.memory_u.copy())
+        np.add.at(freed.gpus, nodes, self.gpus[pairs])
+        np.add.at(freed.cpus_u, nodes, self.cpus[pairs])
+        np.add.at(freed.memory_u, nodes, self.memory[pairs])
+        return freed
 
     def usable(self, job: RoundJob, room: Room) -> Ints:
         """Return the GPUs of the job that each node can take, (N,)."""
         return usable(job, self.problem.nodes, room.gpus, room.cpus_u, room.memory_u)
+
+    def nodes_of_types(self, job: RoundJob) -> Flags | None:
+        """Return the nodes of a type at which the job has a speed, (N,); None where that is no question."""
+        if all(speed > 0 for speed in job.type_speed):
+            return None
+        found = self._nodes_of_types.get(job.type_speed)
+        if found is None:
+            speeds = np.array(job.type_speed)[self.problem.nodes.gpu_type]
+            found = self._nodes_of_types[job.type_speed] = speeds > 0
+        return found
 
     def first_enough(self, job: RoundJob, room: Room, live: Ints, need: int) -> tuple[Ints, Ints]:
         """Return, for each node that could take `need` GPUs, the first `live` pair there and the last that must stop.
@@ -144,7 +186,7 @@ class Supply:
         nodes = self.node[live]
         enough = job.nodes[nodes]
         firsts = firsts_of(nodes)
-        heads = np.repeat(firsts, np.diff(firsts, append=len(live)))
+        heads = np.repeat(firsts, lengths_of(firsts, len(live)))
         for amounts, free, each in (
             (self.gpus, room.gpus, 1),
             (self.cpus, room.cpus_u, job.cpus_per_gpu_u),
@@ -154,7 +196,7 @@ class Supply:
                 given = amounts[live]
                 through = given.cumsum()
                 enough &= through - (through - given)[heads] + free[nodes] >= need * each
-        found = np.flatnonzero(enough)
+        found = enough.nonzero()[0]
         last: Ints = found[firsts_of(nodes[found])]
         return heads[last], last
 
@@ -183,7 +225,7 @@ class Supply:
     def leave(self, chosen: Sequence[int]) -> None:
         """Let jobs stop before it is known for whom."""
         for j in chosen:
-            pairs = self._pairs_of[j]
+            pairs = self._pairs_of(j)
             self._alive[pairs] = False
             self._left[pairs] = self.gpus[pairs]
             for n, _ in self.problem.jobs[j].spread_now:
@@ -209,7 +251,7 @@ class Supply:
     def pin(self, jobs: Iterable[int]) -> None:
         """Take running jobs out of those that may still be stopped."""
         for j in jobs:
-            self._alive[self._pairs_of[j]] = False
+            self._alive[self._pairs_of(j)] = False
 
     def undraw(self, taker: int, spread: Spread) -> dict[int, int]:
         """Give back what a taker has of stopped jobs; returns the GPUs by node that it has of what was free."""
@@ -274,13 +316,19 @@ class Supply:
             users[taker] = users.get(taker, 0) + taken
         return taken
 
+    def _pairs_of(self, j: int) -> Ints:
+        """Return the pairs of a running job, ascending."""
+        end = self._ends[j]
+        pairs: Ints = self._by_job[end - int(self.width[j]) : end]
+        return pairs
+
     def _pair(self, j: int, n: int) -> int:
-        pairs = self._pairs_of[j]
+        pairs = self._pairs_of(j)
         return int(pairs[np.searchsorted(self.node[pairs], n)])
 
     def _note(self, more: Sequence[int]) -> None:
         """Bring the list of pairs with leftovers up to date."""
-        pairs = np.unique(np.concatenate([self._leaving, *(self._pairs_of[j] for j in more)]))
+        pairs = np.unique(np.concatenate([self._leaving, *(self._pairs_of(j) for j in more)]))
         self._leaving = pairs[self._left[pairs] > 0]
 
     def give_back(self, victim: RoundJob) -> dict[int, int] | None:
@@ -308,7 +356,7 @@ class Supply:
         for other, n, taker, taken in changes:
             self._draw(other, n, taker, taken)
         self.used.pop(j, None)
-        pairs = self._pairs_of[j]
+        pairs = self._pairs_of(j)
         self._alive[pairs] = True
         self._left[pairs] = 0
         for n, _ in victim.spread_now:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from optsched.rounds.problem import Cut, Flags, Ints, Problem, RoundJob, Spread
+from optsched.rounds.problem import Cut, Flags, Ints, RoundJob, Spread
 from optsched.rounds.room import room_in_cluster, slice_down, whole_slices
 from optsched.solve.packing import pack
-from optsched.solve.supply import Room, Supply, firsts_of
+from optsched.solve.supply import Room, Supply, firsts_of, lengths_of
 
 MAX_NODES = 4
 """How many nodes are looked at for one job on one node, by victims alone and by victims together."""
@@ -36,7 +36,7 @@ def ways(supply: Supply, job: RoundJob, room: Room, live: Ints) -> Iterator[Way]
 
 def _on_one_node(supply: Supply, job: RoundJob, room: Room, live: Ints) -> Iterator[Way]:
     need = job.minimum
-    allowed = _types_allowed(supply.problem, job)
+    allowed = supply.nodes_of_types(job)
     if allowed is not None:
         live = live[allowed[supply.node[live]]]
     alone = supply.alone_enough(job, room, live, need)
@@ -61,19 +61,11 @@ def _on_one_node(supply: Supply, job: RoundJob, room: Room, live: Ints) -> Itera
         yield chosen, ((n, need),)
 
 
-def _types_allowed(problem: Problem, job: RoundJob) -> Flags | None:
-    """Return the nodes of a type at which the job has a speed, (N,); None where that is no question."""
-    if all(speed > 0 for speed in job.type_speed):
-        return None
-    found: Flags = np.array(job.type_speed)[problem.nodes.gpu_type] > 0
-    return found
-
-
 def _least(first: Ints, second: Ints) -> Ints:
     """Return the positions of the least `MAX_NODES` by two keys."""
     if len(first) > MAX_NODES:
         worst = np.partition(first, MAX_NODES - 1)[MAX_NODES - 1]
-        near = np.flatnonzero(first <= worst)
+        near = (first <= worst).nonzero()[0]
     else:
         near = np.arange(len(first))
     best: Ints = near[np.lexsort((near, second[near], first[near]))[:MAX_NODES]]
@@ -104,7 +96,7 @@ def _on_equal_nodes(supply: Supply, job: RoundJob, room: Room, live: Ints) -> It
     """Yield ways for a gang with `unit` GPUs on each of k nodes: the k nodes of a domain that are cheapest to clear."""
     problem, tree = supply.problem, supply.problem.tree
     k = job.minimum // job.unit
-    ready = np.flatnonzero(supply.usable(job, room))
+    ready = supply.usable(job, room).nonzero()[0]
     heads, lasts = supply.first_enough(job, room, live, job.unit)
     is_ready = np.zeros(len(room.gpus), dtype=bool)
     is_ready[ready] = True
@@ -127,7 +119,7 @@ def _on_equal_nodes(supply: Supply, job: RoundJob, room: Room, live: Ints) -> It
     allowed = np.array(job.type_speed)[problem.nodes.gpu_type[nodes[order]]] > 0
     order = order[allowed & (group[order] >= 0)]
     firsts = firsts_of(group[order])
-    firsts = firsts[np.diff(firsts, append=len(order)) >= k]
+    firsts = firsts[lengths_of(firsts, len(order)) >= k]
     if not len(firsts):
         return
     sums = np.concatenate([[0.0], paid[order].cumsum()])
@@ -187,7 +179,7 @@ def _anywhere(supply: Supply, job: RoundJob, room: Room, live: Ints) -> Iterator
         domains = [np.ones(len(whole), dtype=bool)] if room_in_cluster(job, tree, whole) >= job.minimum else []
     else:
         totals = whole_slices(job, tree, whole, job.required)
-        fitting = np.flatnonzero(totals >= job.minimum)
+        fitting = (totals >= job.minimum).nonzero()[0]
         free = tree.sum_per_domain(job.required, np.minimum(room.gpus, whole))
         order = fitting[np.lexsort((fitting, -free[fitting]))]
         domains = [tree.domain_of[job.required] == domain for domain in order[:MAX_DOMAINS]]

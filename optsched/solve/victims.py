@@ -17,24 +17,21 @@ class Victims:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         running = problem.running
+        occupancy = problem.occupancy
         self.stoppable = np.array([job.stoppable and job.size_now > 0 for job in running], dtype=bool)
         self.team = np.array([job.team for job in running], dtype=np.int64)
-        self.priority = np.array([job.priority for job in running], dtype=np.int64)
+        self.priority = occupancy.priority
         self.inside_quota = np.array([each.inside_quota for each in problem.takeable], dtype=bool)
         # By part: what a stop gives, and what a shrink gives.
         self.above_quota = np.array([each.above_quota for each in problem.takeable], dtype=bool).reshape(-1, 2).T
         self.above_fair = np.array([each.above_entitlement for each in problem.takeable], dtype=bool).reshape(-1, 2).T
         self.shrinkable = np.array([job.resizable and job.job.preemptible for job in running], dtype=bool)
         self.cost = np.array([job.costs.stop for job in running], dtype=np.int64)
-        self.size = np.array([job.size_now for job in running], dtype=np.int64)
-        pairs = [(job.index, n, count) for job in running for n, count in job.spread_now]
-        self.pair_job = np.array([j for j, _, _ in pairs], dtype=np.int64)
-        self.pair_node = np.array([n for _, n, _ in pairs], dtype=np.int64)
-        self.pair_gpus = np.array([count for _, _, count in pairs], dtype=np.int64)
-        cpu = np.array([job.cpus_per_gpu_u for job in running], dtype=np.int64)
-        memory = np.array([job.memory_per_gpu_u for job in running], dtype=np.int64)
-        self.pair_cpus = self.pair_gpus * cpu[self.pair_job] if len(pairs) else self.pair_gpus
-        self.pair_memory = self.pair_gpus * memory[self.pair_job] if len(pairs) else self.pair_gpus
+        self.size = occupancy.size.copy()
+        self.pair_job, self.pair_node = occupancy.pair_job, occupancy.pair_node
+        self.pair_gpus = occupancy.pair_gpus
+        self.pair_cpus = self.pair_gpus * occupancy.cpus_u[self.pair_job]
+        self.pair_memory = self.pair_gpus * occupancy.memory_u[self.pair_job]
 
     def rights(self, job: RoundJob, claim: Claim) -> Flags:
         """Return the running jobs that `job` may stop, shape (running,)."""

@@ -74,8 +74,10 @@ class Tree:
     def sum_per_domain(self, level: int, per_node: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Add up an integer per node (shape (N,), sums below 2**53) over each domain of the level."""
         domains = self.domain_of[level]
-        inside = domains >= 0
-        sums = np.bincount(domains[inside], weights=per_node[inside], minlength=self.domain_count(level))
+        if len(self._members[level]) < len(domains):
+            inside = domains >= 0
+            domains, per_node = domains[inside], per_node[inside]
+        sums = np.bincount(domains, weights=per_node, minlength=self.domain_count(level))
         return sums.astype(np.int64)
 
     def domains_within(self, narrow: int, wide: int) -> Indices:
