@@ -33,11 +33,14 @@ ADMISSION_SHARE = 0.7
 
 @dataclass(frozen=True, slots=True)
 class Goals:
-    """What admission reached and proved: stages' sums with their bounds, the tie, the bill's bound."""
+    """What admission reached and proved: stages' sums with their bounds, then the tie, and the bill's bound.
+
+    Where time ran out there are fewer stages, and no tie.
+    """
 
     ranks: tuple[StageResult, ...]
-    tie: StageResult
-    bill_bound: int
+    tie: StageResult | None
+    bill_bound: int | None
 
     def values(self) -> list[int]:
         """Return the values of the stages."""
@@ -57,22 +60,24 @@ class CoarseSolver:
         stages = Stages(admission.model, Spent(share, clock), lean=True)
         goals = _admit(problem, admission, stages)
         spent.deterministic_s += stages.spent.deterministic_s
-        if goals is None:
-            return Result(hint, deterministic_s=spent.deterministic_s)
-        plan = _placed(problem, admission.decode(stages.value), goals.values(), hint)
+        plan = hint
+        if goals.tie is not None and stages.solution is not None:
+            plan = _placed(problem, admission.decode(stages.value), goals.values(), hint)
         return _bounded(problem, admission, goals, plan, spent)
 
 
-def _admit(problem: Problem, admission: Admission, stages: Stages) -> Goals | None:
-    """Solve admission's stages; None where time ran out before any solution."""
+def _admit(problem: Problem, admission: Admission, stages: Stages) -> Goals:
+    """Solve admission's stages as far as the budget goes."""
     priorities = len(problem.priorities)
     goals = [admission.ladder.stage(row, priorities) for row in stage_rows(problem)]
     ranks = stages.maximize_in_order(goals, most_gpus(problem), RANK_SHARE)
-    if len(ranks) < len(goals) or stages.solution is None:
-        return None
+    if len(ranks) < len(goals):
+        return Goals(tuple(ranks), None, None)
     tie_goal = admission.tie()
     tie = stages.maximize(tie_goal, RANK_SHARE)
-    if tie.value is not None and not isinstance(tie_goal, int):
+    if tie.value is None:
+        return Goals(tuple(ranks), None, None)
+    if not isinstance(tie_goal, int):
         admission.model.add(tie_goal >= tie.value)
     bill = stages.minimize(admission.bill(), 1.0)
     return Goals(tuple(ranks), tie, max(least_bill(problem), bill.bound))
@@ -97,21 +102,15 @@ def _placed(problem: Problem, admitted: Admitted, wanted: Sequence[int], hint: A
 def _bounded(problem: Problem, admission: Admission, goals: Goals, plan: Assignment, spent: Spent) -> Result:
     """Bound every rank with the higher ranks at what the plan achieves, then the bill."""
     worth = score(problem, plan)
-    reached = _reached(problem, worth)
-    bounds: list[int | None]
-    if reached == goals.values():
-        bounds = [result.bound for result in goals.ranks]
-        bill_bound: int | None = goals.bill_bound
-        tie = tie_value(problem, worth)
-        tie_closed = tie == goals.tie.bound
-        if tie != goals.tie.value:
-            bill_bound = _bill_bound(problem, admission, reached, tie, spent)
-    else:
-        bounds = _bounds_anew(problem, admission, goals, reached, spent)
-        bill_bound = _bill_bound(problem, admission, reached, tie_value(problem, worth), spent)
-        tie_closed = False
+    reached, tie = _reached(problem, worth), tie_value(problem, worth)
+    bounds = _rank_bounds(problem, admission, goals, reached, spent)
     rows = per_row(problem, plan, bounds, len(problem.priorities))
     closed = all(bound == gpus for bound, gpus in zip(rows, worth.rows, strict=True))
+    if goals.tie is not None and goals.tie.value == tie and reached == goals.values():
+        bill_bound = goals.bill_bound
+    else:
+        bill_bound = _bill_bound(problem, admission, reached, tie, spent)
+    tie_closed = goals.tie is not None and goals.tie.bound == tie and reached == goals.values()
     return Result(
         assignment=plan,
         row_bounds=rows,
@@ -121,24 +120,35 @@ def _bounded(problem: Problem, admission: Admission, goals: Goals, plan: Assignm
     )
 
 
-def _bounds_anew(
+def _rank_bounds(
     problem: Problem, admission: Admission, goals: Goals, reached: list[int], spent: Spent
 ) -> list[int | None]:
-    """Return bounds on the stages' sums: admission's down to the first that the plan misses, then with those above fixed."""
+    """Return bounds on the stages' sums: admission's down to the first that the plan misses, then found anew.
+
+    Those have the sums above fixed at what the plan reaches.
+    """
     stages = Stages(admission.unstaged(), spent, lean=True)
     bounds: list[int | None] = []
-    missed = False
-    for row, result, value in zip(stage_rows(problem), goals.ranks, reached, strict=True):
-        goal = admission.ladder.stage(row, len(problem.priorities))
-        bound = stages.maximize(goal, RANK_SHARE).bound if missed else result.bound
-        bounds.append(bound if bound < UNLIMITED else None)
-        missed = missed or value != result.value
-        if not isinstance(goal, int):
-            stages.model.add(goal == value)
+    fixed: dict[int, int] = {}
+    met = True
+    for position, row in enumerate(stage_rows(problem)):
+        goal, value = admission.ladder.stage(row, len(problem.priorities)), reached[position]
+        if isinstance(goal, int) or fixed.get(id(goal)) == value:
+            bounds.append(value)
+            continue
+        if met and position < len(goals.ranks):
+            bound = goals.ranks[position].bound
+            met = goals.ranks[position].value == value
+        else:
+            met = False
+            bound = stages.maximize(goal, RANK_SHARE, most_gpus(problem)).bound
+        bounds.append(max(value, bound) if bound < UNLIMITED else None)
+        fixed[id(goal)] = value
+        stages.model.add(goal == value)
     return bounds
 
 
-def _bill_bound(problem: Problem, admission: Admission, reached: list[int], tie: int, spent: Spent) -> int | None:
+def _bill_bound(problem: Problem, admission: Admission, reached: list[int], tie: int, spent: Spent) -> int:
     """Return a bound on the bill of plans with these ranks that keep and start as much."""
     model = admission.unstaged()
     for row, value in zip(stage_rows(problem), reached, strict=True):

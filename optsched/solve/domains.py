@@ -54,7 +54,8 @@ def _in_one_domain(problem: Problem, job: RoundJob, nodes: Ints, price: Ints, le
     d = int(np.argmin(np.where(full, sums, np.inf)))
     if job.preferred is not None and job.preferred > level:
         return _few_domains(problem, job, nodes[domain == d], price, count)
-    return nodes[taken[domain[taken] == d]]
+    found: Ints = nodes[taken[domain[taken] == d]]
+    return found
 
 
 def _few_domains(problem: Problem, job: RoundJob, nodes: Ints, price: Ints, count: int) -> Ints:
