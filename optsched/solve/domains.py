@@ -22,26 +22,23 @@ def cheapest_nodes(problem: Problem, job: RoundJob, nodes: Ints, price: Ints) ->
         for level in range(problem.tree.node_level - 1, -2, -1):
             if job.required is not None and level < job.required:
                 break
-            found = _in_one_domain(problem, job, of_type, price, level)
-            if found is None:
-                continue
-            value = (
-                int(price[found].sum()) + loss_at(problem, job, job.minimum, level, y) + _scatter(problem, job, found)
-            )
-            if best is None or value < best[0]:
-                best = value, found
+            for found in _in_one_domain(problem, job, of_type, price, level):
+                loss = loss_at(problem, job, job.minimum, level, y) + _scatter(problem, job, found)
+                value = int(price[found].sum()) + loss
+                if best is None or value < best[0]:
+                    best = value, found
     return None if best is None else tuple((n, job.unit) for n in sorted(best[1].tolist()))
 
 
-def _in_one_domain(problem: Problem, job: RoundJob, nodes: Ints, price: Ints, level: int) -> Ints | None:
-    """Return the cheapest set of nodes inside one domain of a level (-1: the whole cluster)."""
+def _in_one_domain(problem: Problem, job: RoundJob, nodes: Ints, price: Ints, level: int) -> list[Ints]:
+    """Return good sets of nodes inside one domain of a level (-1: the whole cluster), the cheapest first."""
     count = job.minimum // job.unit
-    domain = (
-        problem.tree.domain_of[level][nodes].astype(np.int64) if level >= 0 else np.zeros(len(nodes), dtype=np.int64)
-    )
-    nodes, domain = nodes[domain >= 0], domain[domain >= 0]
+    domain = np.zeros(len(nodes), dtype=np.int64)
+    if level >= 0:
+        domain = problem.tree.domain_of[level][nodes].astype(np.int64)
+        nodes, domain = nodes[domain >= 0], domain[domain >= 0]
     if len(nodes) < count:
-        return None
+        return []
     order = np.lexsort((nodes, price[nodes], domain))
     there = domain[order]
     firsts = np.flatnonzero(np.r_[True, there[1:] != there[:-1]])
@@ -49,12 +46,12 @@ def _in_one_domain(problem: Problem, job: RoundJob, nodes: Ints, price: Ints, le
     taken = order[position < count]
     full = np.bincount(domain[taken]) == count
     if not full.any():
-        return None
+        return []
     sums = np.bincount(domain[taken], price[nodes[taken]])
     d = int(np.argmin(np.where(full, sums, np.inf)))
+    found = [nodes[taken[domain[taken] == d]]]
     if job.preferred is not None and job.preferred > level:
-        return _few_domains(problem, job, nodes[domain == d], price, count)
-    found: Ints = nodes[taken[domain[taken] == d]]
+        found.append(_few_domains(problem, job, nodes[domain == d], price, count))
     return found
 
 
