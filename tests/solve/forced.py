@@ -1,4 +1,4 @@
-"""Valid plans of all kinds, and whether the coarse model has room for them."""
+"""Valid plans of all kinds, and whether admission has room for them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from ortools.sat.python import cp_model
 
 from optsched.clock import StoppedClock
-from optsched.rounds.assignment import Assignment, Change, flow_of
-from optsched.rounds.problem import Problem
+from optsched.rounds.assignment import Assignment, Change, change_of, flow_of
+from optsched.rounds.problem import Problem, RoundJob
 from optsched.rounds.score import Score, gpu_type_of, score, size_of
 from optsched.solve.coarse import tie_value
-from optsched.solve.cpsat import objective
-from optsched.solve.cpsat.coarse_model import CoarseModel
+from optsched.solve.cpsat.admission import Admission
 from optsched.solve.cpsat.decisions import full_scope
 from optsched.solve.cpsat.hints import assignment_of
 from optsched.solve.cpsat.stages import Stages
@@ -46,44 +45,74 @@ def valid_plans(problem: Problem, rng: random.Random, count: int, work_s: float 
             yield assignment_of(problem, decisions, stages)
 
 
-def allowed_by(coarse: CoarseModel, plan: Assignment) -> bool:
-    """Whether the coarse model has a solution that decides as the plan does.
+def allowed_by(admission: Admission, plan: Assignment) -> bool:
+    """Whether admission has a solution that decides as the plan does.
 
-    Its ranks and worth are no lower, its bill is no higher.
+    It has the same ranks, a tie and a worth that are no lower, and a bill that is no higher. Of jobs alike the plan may
+    have taken any.
     """
-    problem, decisions, model = coarse.problem, coarse.decisions, coarse.model.clone()
+    problem, groups = admission.problem, admission.groups
+    weighted_sum = admission.worth()
+    model = admission.model.clone()
     changes = flow_of(problem, plan).changes
-    known = {Change.START: decisions.starts, Change.STOP: decisions.stops, Change.MOVE: decisions.moves}
-    if any(j not in known.get(change, decisions.resizes) for j, change in changes.items()):
+    decided = {
+        Change.START: {job.index for group in groups.starts for job in group.jobs},
+        Change.STOP: set(groups.stop_of),
+        Change.MOVE: groups.scope.moves,
+        Change.SHRINK: {resize.job.index for resize in groups.resizes},
+        Change.GROW: {resize.job.index for resize in groups.resizes},
+    }
+    if any(j not in decided[change] for j, change in changes.items()):
         return False
-    for j, gang in decisions.starts.items():
-        model.add(gang.active == int(j in changes))
-        if j in changes:
-            model.add(gang.size == size_of(plan.after(gang.job)))
-            model.add(gang.types[gpu_type_of(problem, plan.after(gang.job))] == 1)
-    for j, stop in decisions.stops.items():
-        model.add(stop == int(j in plan.stopped))
-    for j, gang in decisions.moves.items():
-        model.add(gang.active == int(changes.get(j) is Change.MOVE))
-        if changes.get(j) is Change.MOVE:
-            model.add(gang.types[gpu_type_of(problem, plan.after(gang.job))] == 1)
-    for j, gang in decisions.resizes.items():
-        model.add(decisions.shrinks[j] == int(changes.get(j) is Change.SHRINK))
-        model.add(decisions.grows[j] == int(changes.get(j) is Change.GROW))
-        if changes.get(j) in (Change.SHRINK, Change.GROW):
-            model.add(gang.size == size_of(plan.after(gang.job)))
+    for variable, value in _decisions(admission, plan):
+        model.add(variable == value)
     worth = score(problem, plan)
     for row in stage_rows(problem):
-        model.add(
-            coarse.ladder.stage(row, len(problem.priorities)) - through(worth.rows, row, len(problem.priorities)) >= 0
-        )
-    model.add(objective.tie(problem, decisions) - tie_value(problem, worth) == 0)
-    model.add(coarse.bill - worth.costs.total <= 0)
-    model.add(objective.worth(problem, decisions, coarse.ladder, coarse.bill) - worth.weighted >= 0)
+        reached = through(worth.rows, row, len(problem.priorities))
+        model.add(admission.ladder.stage(row, len(problem.priorities)) - reached == _nothing(model))
+    model.add(admission.tie() - tie_value(problem, worth) >= _nothing(model))
+    model.add(admission.bill() - worth.costs.total <= _nothing(model))
+    model.add(weighted_sum - worth.weighted >= _nothing(model))
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.max_deterministic_time = 5.0
-    return bool(solver.solve(model) != cp_model.INFEASIBLE)
+    return bool(solver.solve(model) in (cp_model.OPTIMAL, cp_model.FEASIBLE))
+
+
+def _nothing(model: cp_model.CpModel) -> cp_model.IntVar:
+    """A variable that is 0: it makes a comparison of two plain numbers a constraint."""
+    return model.new_constant(0)
+
+
+def _decisions(admission: Admission, plan: Assignment) -> Iterator[tuple[cp_model.LinearExprT, int]]:
+    """What admission's variables are in a plan; the auxiliary ones are left free."""
+    problem, groups = admission.problem, admission.groups
+
+    def gpu_type(job: RoundJob) -> int:
+        return gpu_type_of(problem, plan.after(job))
+
+    for starts in groups.starts:
+        started = [job for job in starts.jobs if job.index in plan.changed]
+        yield starts.count, len(started)
+        for y, variable in starts.by_type.items():
+            here = [job for job in started if gpu_type(job) == y]
+            yield variable, len(here)
+            if starts.extra is not None:
+                yield starts.step * starts.extra[y][0], sum(size_of(plan.after(job)) - job.minimum for job in here)
+    for stops in groups.stops:
+        yield stops.count, sum(job.index in plan.stopped for job in stops.jobs)
+    for resize in groups.resizes:
+        job = resize.job
+        more = 0
+        if job.index in plan.changed and change_of(job, plan.after(job)) is not Change.MOVE:
+            more = size_of(plan.after(job)) - job.size_now
+        yield resize.active, int(more != 0)
+        yield resize.step * resize.lost, max(0, -more)
+        yield resize.step * resize.gained, max(0, more)
+    for retyping in groups.retypings:
+        stays = retyping.job.index in plan.stopped
+        for y, variable in retyping.to.items():
+            yield variable, int(not stays and gpu_type(retyping.job) == y)
 
 
 def beaten(problem: Problem, result: Result, other: Score) -> str:

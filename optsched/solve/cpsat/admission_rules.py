@@ -52,8 +52,8 @@ class _Slots:
     """Room for pieces of at least g GPUs on the nodes of one type.
 
     A node holds at most floor(room / g) of them. A running job that stays has there what it has now, one that moves has
-    its pieces somewhere; who cannot go takes its GPUs off the room. So does who is inside its quota, for other teams: it
-    goes only where its own team takes, and then its room is its team's.
+    its pieces somewhere; who cannot go takes its GPUs off the room. So does who is inside its quota, for other teams: what
+    it leaves is its own team's.
     """
 
     def __init__(self, groups: Groups, y: int, here: Flags) -> None:
@@ -65,8 +65,9 @@ class _Slots:
         self.inside: dict[int, Ints] = {}
         self.others: list[RoundJob] = []
         for job in problem.running:
-            goes = job.index in could_go
-            inside = goes and problem.takeable[job.index].inside_quota and not anybody and not groups.move_gain(job)
+            goes, takeable = job.index in could_go, problem.takeable[job.index]
+            shrinks_for_others = job.index in groups.scope.resizes and takeable.above_quota[1]
+            inside = goes and takeable.inside_quota and not anybody and not shrinks_for_others
             if goes and not inside:
                 if gpu_type_of(problem, job.spread_now) == y:
                     self.others.append(job)
@@ -89,8 +90,11 @@ class _Slots:
                     amount.add(group.count, pieces, len(group.jobs))
         for job in self.others:
             own[job.team].add_constant(self._add_kept(job, g, wanted))
+        teams = sum((inside > 0 for inside in self.inside.values()), np.zeros(len(self.room), dtype=np.int64))
         for team, inside in self.inside.items():
-            most = int((np.where(self.here, self.room + inside, 0) // g - self.room // g).sum())
+            # Where several teams leave room, a few GPUs of each may add up to a slot of either.
+            alone = (self.room + inside) // g - self.room // g
+            most = int(np.where(self.here, np.where(teams > 1, -(-inside // g), alone), 0).sum())
             if most and own[team].most:
                 by_own = self.groups.model.new_int_var(0, most, "")
                 self.groups.model.add(by_own <= own[team].linear)
