@@ -7,7 +7,6 @@ The fine stage places what was admitted; where something finds no place, what is
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from optsched.clock import Clock
@@ -27,8 +26,11 @@ from optsched.values.profile import PriorityMode
 RANK_SHARE = 0.5
 """The share of what is left of the budget that one search for ranks may use."""
 
-ADMISSION_SHARE = 0.7
+ADMISSION_SHARE = 0.6
 """The share of the budget for admission; the rest is for places and bounds."""
+
+PLACES_SHARE = 0.2
+"""The share of the budget after which no further style of placing is tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,8 @@ class CoarseSolver:
         goals = _admit(problem, admission, stages)
         spent.deterministic_s += stages.spent.deterministic_s
         plan = hint
-        if goals.tie is not None and stages.solution is not None:
-            plan = _placed(problem, admission.decode(stages.value), goals.values(), hint)
+        if stages.solution is not None:
+            plan = _placed(problem, admission.decode(stages.value), goals, hint, spent)
         return _bounded(problem, admission, goals, plan, spent)
 
 
@@ -83,20 +85,32 @@ def _admit(problem: Problem, admission: Admission, stages: Stages) -> Goals:
     return Goals(tuple(ranks), tie, max(least_bill(problem), bill.bound))
 
 
-def _placed(problem: Problem, admitted: Admitted, wanted: Sequence[int], hint: Assignment) -> Assignment:
-    """Return the best valid plan of several styles of placing, the hint among them."""
+def _placed(problem: Problem, admitted: Admitted, goals: Goals | None, hint: Assignment, spent: Spent) -> Assignment:
+    """Return the best valid plan of several styles of placing, the hint among them.
+
+    No further style is tried once a plan is as good as its bounds, nor once the time for places is up: a quarter of the
+    budget, or what one style takes.
+    """
     mode = problem.profile.priority_mode
     best, worth = hint, score(problem, hint)
+    until_s = spent.wall_left_s - PLACES_SHARE * spent.budget.wall_s
     for style in STYLES:
         found = place(problem, admitted, style)
-        if found is None or check(problem, found):
-            continue
-        found_worth = score(problem, found)
-        if found_worth.key(mode) > worth.key(mode):
-            best, worth = found, found_worth
-        if wanted and _reached(problem, worth) == list(wanted):
+        if found is not None and not check(problem, found):
+            found_worth = score(problem, found)
+            if found_worth.key(mode) > worth.key(mode):
+                best, worth = found, found_worth
+        if spent.wall_left_s < until_s or (goals is not None and _best_possible(problem, goals, worth)):
             break
     return best
+
+
+def _best_possible(problem: Problem, goals: Goals, worth: Score) -> bool:
+    """Return whether a plan does all that admission does, at a bill within a thousandth of the run value of the bound."""
+    if goals.tie is None or goals.bill_bound is None or _reached(problem, worth) != goals.values():
+        return False
+    slack = worth.run_gpus * problem.horizon_s // 1000
+    return tie_value(problem, worth) == goals.tie.value and worth.costs.total <= goals.bill_bound + slack // 2
 
 
 def _bounded(problem: Problem, admission: Admission, goals: Goals, plan: Assignment, spent: Spent) -> Result:
@@ -181,5 +195,5 @@ def _weighted(problem: Problem, admission: Admission, hint: Assignment, spent: S
     spent.deterministic_s += stages.spent.deterministic_s
     plan = hint
     if stages.solution is not None:
-        plan = _placed(problem, admission.decode(stages.value), (), hint)
+        plan = _placed(problem, admission.decode(stages.value), None, hint, spent)
     return Result(plan, weighted_bound=known(result.bound), deterministic_s=spent.deterministic_s)

@@ -44,13 +44,21 @@ More than any span: what finds no place for want of the right GPUs costs a rank,
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How to place: gangs by rank first or by size."""
+    """How to place: gangs by rank first or by size, and how much the right GPUs count against spans and moves."""
 
     rank_first: bool
+    zeal: float
 
 
-STYLES = (Style(rank_first=False), Style(rank_first=True))
-"""What is tried, in this order, until everything finds a place."""
+STYLES = (
+    Style(rank_first=False, zeal=1.0),
+    Style(rank_first=False, zeal=0.02),
+    Style(rank_first=True, zeal=1.0),
+    Style(rank_first=False, zeal=0.1),
+    Style(rank_first=True, zeal=0.02),
+    Style(rank_first=False, zeal=0.005),
+)
+"""What is tried, in this order."""
 
 MOST_REPEATS = 3
 """How often one style is repeated with those kept where they are who found no new home."""
@@ -84,7 +92,8 @@ class Fine:
         self.fill = Pass(problem, Params(), self.ledger, self.supply, self.floors)
         self.loose = Loose(problem, self.ledger, admitted.stops | stuck)
         self._team_of_pair = self.supply.victims.team[self.supply.job]
-        self._worth_of_pair = LEAST_WORTH + self._rarity()[self.supply.job]
+        worth = style.zeal * (LEAST_WORTH + self._rarity()[self.supply.job])
+        self._worth_of_pair = worth.astype(np.int64)
         self._gone = np.isin(self.supply.job, [*admitted.stops, *admitted.shrinks])
         self._waiting: list[tuple[int, int, int]] = []
         self._row_of: dict[tuple[int, int, int, int], int] = {}

@@ -55,11 +55,11 @@ class Admission:
         self.problem = problem
         self.groups = groups = Groups(problem, scope)
         self.model = groups.model
-        add_room(groups)
         add_ceilings(groups)
         add_stop_limit(groups)
         add_payment(groups)
         self._rights = add_rights(groups, Claims(groups))
+        add_room(groups)
         self.ladder = _ladder(groups)
         self._tie, self._bill = self._make_tie(), self._make_bill()
         self._plain = self.model.clone()

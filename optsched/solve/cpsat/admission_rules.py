@@ -240,8 +240,6 @@ class Rights:
         self.reclaimed: dict[int, Sum] = defaultdict(Sum)
         self.sources: dict[tuple[int, int, int], tuple[Sum, Sum, Sum]] = {}
         self.for_growth = Sum()
-        self.whole_own: dict[tuple[int, int], list[tuple[int, IntVar, int]]] = defaultdict(list)
-        self.whole_pool: dict[int, Sum] = defaultdict(Sum)
 
     def add(self) -> None:
         """Add them."""
@@ -278,13 +276,12 @@ class Rights:
         self._within(sum_of([use_fair, use_quota]), sum_of([self.pool_fair, self.pool_quota]))
         for team, parts in self.own.items():
             self._nested(parts, self.supply_own[team])
-        self._add_whole()
 
     def _add_pieces(self, members: list[Starts], g: int, mine: Sum, others: Sum) -> None:
-        """Pieces of at least g GPUs use only what of their victims' GPUs lies together on nodes.
+        """Pieces of at least g GPUs use at most so much of what victims leave: it must lie together on nodes.
 
-        Some have a slot of g GPUs that one victim leaves: those are shared out like GPUs. Of the other slots each can
-        use what victims leave beside whole slots; where most of that lies comes first, a concave curve.
+        On a node whose victims have v GPUs, s pieces use at most min(v, s * g) of them. The pieces that can use most
+        come first: a concave curve.
         """
         job, pieces, rest = members[0].first, Sum(), Sum()
         for group in members:
@@ -293,28 +290,12 @@ class Rights:
             rest.add(group.count, group.first.minimum - slots * g, len(group.jobs))
         room = np.where(self.groups.problem.nodes.gpu_type == self.y, self.groups.reach.room(job), 0)
         at_most(self.model, pieces, int((room // g).sum()))
-        whole_own, whole_others = Sum(), Sum()
-        if mine.variables:
-            part = self._serve(whole_own, pieces.most, [])
-            self.whole_own[g, job.team].append((job.priority, part, pieces.most))
-            self.model.add(g * part <= mine.linear)
-        if others.variables:
-            part = self._serve(whole_others, pieces.most, [self.whole_pool[g]])
-            self.model.add(g * part <= others.linear)
-        both, whole = sum_of([mine, others]), sum_of([whole_own, whole_others])
-        if whole.variables:
-            self.model.add(whole.linear <= pieces.linear)
-        for own, foreign, used, slots_used in (
-            (True, False, mine, whole_own),
-            (False, True, others, whole_others),
-            (True, True, both, whole),
-        ):
+        for own, foreign, used in ((True, False, mine), (False, True, others), (True, True, sum_of([mine, others]))):
             if used.variables:
-                supply = self._supply(job, g, own=own, foreign=foreign)
-                self._add_curve(g, pieces, rest, used, slots_used, supply, room)
+                self._add_curve(g, pieces, rest, used, self._supply(job, own=own, foreign=foreign), room)
 
-    def _add_curve(self, g: int, pieces: Sum, rest: Sum, used: Sum, whole: Sum, supply: Ints, room: Ints) -> None:
-        """Add used <= rest + g * whole + the most that (pieces - whole) slots can use of the supply."""
+    def _add_curve(self, g: int, pieces: Sum, rest: Sum, used: Sum, supply: Ints, room: Ints) -> None:
+        """Add used <= rest + the most that so many slots of g GPUs can use of the supply by node."""
         shares = [
             np.minimum(np.maximum(supply - (s - 1) * g, 0), g)[room >= s * g]
             for s in range(1, int(room.max(initial=0)) // g + 1)
@@ -325,52 +306,21 @@ class Rights:
         for k in np.flatnonzero(np.diff(ordered, prepend=-1)).tolist():
             slope = int(ordered[k])
             if slope < g and k <= pieces.most:
-                bound = rest.linear + slope * pieces.linear + (g - slope) * whole.linear
-                self.model.add(used.linear <= bound + int(through[k]) - slope * k)
+                self.model.add(used.linear <= rest.linear + slope * pieces.linear + int(through[k]) - slope * k)
 
-    def _supply(self, job: RoundJob, g: int, *, own: bool, foreign: bool) -> Ints:
-        """Return the GPUs by node beside whole slots of g that those leave over whom the job may have a right, (N,)."""
-        problem, key = self.groups.problem, (*self.groups.reach.kind(job), g, own, foreign)
+    def _supply(self, job: RoundJob, *, own: bool, foreign: bool) -> Ints:
+        """Return the GPUs by node that those leave over whom the job may have a right, of its team or of others, (N,)."""
+        problem, key = self.groups.problem, (*self.groups.reach.kind(job), own, foreign)
         if key not in self.groups.supplies:
             stopped, _ = self.groups.reach.givers(job)
             found: Ints = np.zeros(len(problem.nodes.capacity), dtype=np.int64)
             for giver in problem.running:
-                if not (own if giver.team == job.team else foreign):
-                    continue
-                shrinks = giver.index in self.groups.scope.resizes
-                if stopped[giver.index] or shrinks:
+                wanted = own if giver.team == job.team else foreign
+                if wanted and (stopped[giver.index] or giver.index in self.groups.scope.resizes):
                     for n, count in giver.spread_now:
-                        found[n] += count if shrinks else count % g
+                        found[n] += count
             self.groups.supplies[key] = found
         return self.groups.supplies[key]
-
-    def _add_whole(self) -> None:
-        """Slots that single victims leave whole are shared out as their GPUs are."""
-        problem = self.groups.problem
-        for g in sorted({g for g, _ in self.whole_own} | set(self.whole_pool)):
-            given: dict[tuple[int, int], Sum] = defaultdict(Sum)
-            pool = Sum()
-            for stops in self.groups.stops:
-                first = stops.first
-                slots = sum(count // g for n, count in first.spread_now if problem.nodes.taking[n])
-                if stops.gpu_type != self.y or not slots:
-                    continue
-                mine = given[first.team, first.priority]
-                mine.add(stops.count, slots, len(stops.jobs))
-                if stops.taken is not None:
-                    part = self._serve(pool, slots * len(stops.jobs), [])
-                    self.model.add(part <= slots * stops.taken)
-                    mine.add(part, -1, slots * len(stops.jobs))
-            if self.whole_pool[g].variables:
-                self.model.add(self.whole_pool[g].linear <= pool.linear)
-            supply: dict[int, list[tuple[int, IntVar, int]]] = defaultdict(list)
-            for (team, priority), amount in given.items():
-                part = self._serve(Sum(), amount.most, [])
-                self.model.add(part <= amount.linear)
-                supply[team].append((priority, part, amount.most))
-            for (size, team), parts in self.whole_own.items():
-                if size == g:
-                    self._nested(parts, supply[team])
 
     def _serve(self, served: Sum, most: int, pools: list[Sum]) -> IntVar:
         """Add a variable for what serves a taker from one source."""
