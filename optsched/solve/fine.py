@@ -225,10 +225,22 @@ class Fine:
             self.floors.shrink(job, given)
 
     def _unshrink(self) -> None:
-        """Let those keep what they have whose GPUs nobody took."""
+        """Let those keep what they have whose GPUs nobody took, node by node."""
         for j in self.admitted.shrinks:
-            if j in self.ledger.changed and not self.supply.used.get(j) and self.ledger.unshrink(self.problem.jobs[j]):
-                self.supply.unshrink(j)
+            job, kept = self.problem.jobs[j], self.ledger.changed.get(j)
+            if kept is None:
+                continue
+            unused = [(n, count) for n, count in self.supply.unused(j) if self.ledger.has_beside(job, n, count)]
+            while unused:
+                back = dict(kept)
+                for n, count in unused:
+                    back[n] = back.get(n, 0) + count
+                spread = tuple(sorted(back.items()))
+                if spread == job.spread_now or not shape_faults(self.problem, job, spread):
+                    self.ledger.unshrink(job, spread)
+                    self.supply.unshrink(j, [n for n, _ in unused])
+                    break
+                unused.pop()
 
     # --- rights
 

@@ -155,20 +155,21 @@ class Ledger:
         self.changed[job.index] = kept
         self._count(job, job.spread_now, kept)
 
-    def unshrink(self, job: RoundJob) -> bool:
-        """Let a job keep what it has after all, if the CPUs and memory of what it gave up are still there."""
-        kept = self.changed[job.index]
-        left = dict(kept)
-        given = {n: count - left.get(n, 0) for n, count in job.spread_now}
-        for n, count in given.items():
-            if count * job.cpus_per_gpu_u > self.cpus_u[n] or count * job.memory_per_gpu_u > self.memory_u[n]:
-                return False
-        for n, count in given.items():
+    def has_beside(self, job: RoundJob, n: int, count: int) -> bool:
+        """Return whether the CPUs and memory that go with so many GPUs of a job are free on a node."""
+        return bool(count * job.cpus_per_gpu_u <= self.cpus_u[n] and count * job.memory_per_gpu_u <= self.memory_u[n])
+
+    def unshrink(self, job: RoundJob, kept: Spread) -> None:
+        """Let a job keep more than it was to keep: nobody took it."""
+        before, left = self.changed.pop(job.index), dict(kept)
+        for n, count in before:
+            left[n] -= count
+        for n, count in left.items():
             self.cpus_u[n] -= count * job.cpus_per_gpu_u
             self.memory_u[n] -= count * job.memory_per_gpu_u
-        del self.changed[job.index]
-        self._count(job, kept, job.spread_now)
-        return True
+        if kept != job.spread_now:
+            self.changed[job.index] = kept
+        self._count(job, before, kept)
 
     def start_over(
         self, job: RoundJob, spread: Spread, victims: Sequence[RoundJob], from_free: Mapping[int, int]

@@ -240,12 +240,20 @@ class Supply:
             self.stopped_on.setdefault(n, []).append(j)
         self._note([j])
 
-    def unshrink(self, j: int) -> None:
-        """Take a shrink back that nobody used."""
+    def unused(self, j: int) -> Spread:
+        """Return what a job that shrinks gives up on nodes where nobody took any of it."""
+        found = []
         for n, _ in self.problem.jobs[j].spread_now:
+            left = int(self._left[self._pair(j, n)])
+            if left and j in self.stopped_on.get(n, ()) and not any(self.used.get(j, {}).get(n, {}).values()):
+                found.append((n, left))
+        return tuple(found)
+
+    def unshrink(self, j: int, nodes: Iterable[int]) -> None:
+        """Take back what nobody used of a shrink on some nodes."""
+        for n in nodes:
             self._left[self._pair(j, n)] = 0
-            if j in self.stopped_on.get(n, ()):
-                self.stopped_on[n].remove(j)
+            self.stopped_on[n].remove(j)
         self._note(())
 
     def pin(self, jobs: Iterable[int]) -> None:

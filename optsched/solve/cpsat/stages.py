@@ -22,6 +22,9 @@ The sums of these models make it tight: several times as fast here.
 LARGEST_SUM = 1 << 44
 """Objectives are searched together while their sum stays below this: larger coefficients slow the search down."""
 
+LARGEST_LEAN_SUM = 1 << 28
+"""The same for models that live off their linear relaxation, which large coefficients make inexact."""
+
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
@@ -131,7 +134,7 @@ class Stages:
     def _group(self, objectives: Sequence[Linear], most: int) -> list[Linear]:
         """Return the first objectives that fit in one sum without overflow; a plain number costs nothing."""
         group: list[Linear] = []
-        room = LARGEST_SUM
+        room = LARGEST_LEAN_SUM if self.lean else LARGEST_SUM
         for objective in objectives:
             if room <= most + 1:
                 break
