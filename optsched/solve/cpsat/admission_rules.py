@@ -60,7 +60,7 @@ class _Slots:
         self.groups, self.y, self.here = groups, y, here
         problem = groups.problem
         could_go = groups.scope.stops | groups.scope.moves | groups.scope.resizes
-        anybody = any(job.emergency or job.due for job in problem.queued)
+        anybody = any(job.emergency or job.due for job in problem.jobs)
         self.room: Ints = problem.nodes.capacity.copy()
         self.inside: dict[int, Ints] = {}
         self.others: list[RoundJob] = []
@@ -106,10 +106,11 @@ class _Slots:
         groups, held = self.groups, sum(count // g for n, count in job.spread_now if self.here[n])
         piece = groups.piece(job)
         most = max(held, job.size_now // piece * (piece // g))
+        elsewhere = any(not self.here[n] for n, _ in job.spread_now)
         if held and job.index in groups.scope.resizes:
-            held = min(held, job.minimum // piece * (piece // g))
+            held = 0 if elsewhere else min(held, job.minimum // piece * (piece // g))
         if held and job.index in groups.scope.moves:
-            away = sum(speed > 0 for speed in job.type_speed) > 1 or any(not self.here[n] for n, _ in job.spread_now)
+            away = elsewhere or sum(speed > 0 for speed in job.type_speed) > 1
             held = 0 if away else min(held, job.size_now // piece * (piece // g))
         if held:
             wanted.add_constant(held)
@@ -190,10 +191,7 @@ def add_payment(groups: Groups) -> None:
         if pays >= UNLIMITED:
             return
         lost.add(group.count, -pays, len(group.jobs))
-    # Whoever moves may be a taker too.
-    movers = [groups.problem.jobs[j].pays_gpu_s for j in groups.scope.moves]
-    if sum(movers) < UNLIMITED:
-        at_most(groups.model, lost, sum(movers))
+    at_most(groups.model, lost, 0)
 
 
 class Claims:
@@ -242,6 +240,7 @@ class Rights:
         self.for_growth = Sum()
         self.whole_own: dict[tuple[int, int], list[tuple[int, IntVar, int]]] = defaultdict(list)
         self.whole_pool: dict[int, Sum] = defaultdict(Sum)
+        self._units: dict[int, int] = {}
 
     def add(self) -> None:
         """Add them."""
@@ -283,38 +282,59 @@ class Rights:
     def _add_pieces(self, members: list[Starts], g: int, mine: Sum, others: Sum) -> None:
         """Pieces of at least g GPUs use only what of their victims' GPUs lies together on nodes.
 
-        Some have a slot of g GPUs that one victim leaves: those are shared out like GPUs. Of the other slots each can
-        use what victims leave beside whole slots; where most of that lies comes first, a concave curve.
+        What single victims leave in whole slots is shared out like GPUs, and slot by slot where a slot fills its node.
+        Of the rest each slot can use what lies beside whole slots; where most of that lies comes first, a concave curve.
         """
-        job, pieces, rest = members[0].first, Sum(), Sum()
+        pieces, rest = Sum(), Sum()
         for group in members:
             slots = group.first.minimum // group.piece * (group.piece // g)
             pieces.add(group.count, slots, len(group.jobs))
             rest.add(group.count, group.first.minimum - slots * g, len(group.jobs))
-        room = np.where(self.groups.problem.nodes.gpu_type == self.y, self.groups.reach.room(job), 0)
+        # The smaller of a team may be inside its quota where the larger are not.
+        kinds = list({self.groups.reach.kind(group.first): group.first for group in members}.values())
+        most = np.max([self.groups.reach.room(job) for job in kinds], axis=0)
+        room = np.where(self.groups.problem.nodes.gpu_type == self.y, most, 0)
         at_most(self.model, pieces, int((room // g).sum()))
+        unit, team, priority = self._unit(g), members[0].first.team, members[0].first.priority
         whole_own, whole_others = Sum(), Sum()
         if mine.variables:
-            part = self._serve(whole_own, pieces.most, [])
-            self.whole_own[g, job.team].append((job.priority, part, pieces.most))
-            self.model.add(g * part <= mine.linear)
+            part = self._serve(whole_own, pieces.most * g // unit, [])
+            self.whole_own[g, team].append((priority, part, pieces.most * g // unit))
+            self.model.add(unit * part <= mine.linear)
         if others.variables:
-            part = self._serve(whole_others, pieces.most, [self.whole_pool[g]])
-            self.model.add(g * part <= others.linear)
+            part = self._serve(whole_others, pieces.most * g // unit, [self.whole_pool[g]])
+            self.model.add(unit * part <= others.linear)
         both, whole = sum_of([mine, others]), sum_of([whole_own, whole_others])
         if whole.variables:
-            self.model.add(whole.linear <= pieces.linear)
-        for own, foreign, used, slots_used in (
+            self.model.add(unit * whole.linear <= g * pieces.linear)
+        for own, foreign, used, part_used in (
             (True, False, mine, whole_own),
             (False, True, others, whole_others),
             (True, True, both, whole),
         ):
             if used.variables:
-                supply = self._supply(job, g, own=own, foreign=foreign)
-                self._add_curve(g, pieces, rest, used, slots_used, supply, room)
+                supply = np.max([self._supply(job, g, own=own, foreign=foreign) for job in kinds], axis=0)
+                self._add_curve(g, pieces, rest, used, part_used, supply, room)
+
+    def _unit(self, g: int) -> int:
+        """Return in what GPUs are counted that victims leave in whole slots of g: in slots if each fills its node, else one by one.
+
+        Where it does not, takers with rights of different kinds may share what one victim leaves.
+        """
+        if g not in self._units:
+            nodes = self.groups.problem.nodes
+            fills = all(
+                nodes.capacity[n] <= g
+                for stops in self.groups.stops
+                if stops.gpu_type == self.y
+                for n, count in stops.first.spread_now
+                if count >= g and nodes.taking[n]
+            )
+            self._units[g] = g if fills else 1
+        return self._units[g]
 
     def _add_curve(self, g: int, pieces: Sum, rest: Sum, used: Sum, whole: Sum, supply: Ints, room: Ints) -> None:
-        """Add used <= rest + g * whole + the most that (pieces - whole) slots can use of the supply."""
+        """Add used <= rest + whole + the most that slots can use of the supply: those that are not whole, if slots count."""
         shares = [
             np.minimum(np.maximum(supply - (s - 1) * g, 0), g)[room >= s * g]
             for s in range(1, int(room.max(initial=0)) // g + 1)
@@ -325,7 +345,8 @@ class Rights:
         for k in np.flatnonzero(np.diff(ordered, prepend=-1)).tolist():
             slope = int(ordered[k])
             if slope < g and k <= pieces.most:
-                bound = rest.linear + slope * pieces.linear + (g - slope) * whole.linear
+                unit = self._unit(g)
+                bound = rest.linear + slope * pieces.linear + (g - slope if unit == g else 1) * whole.linear
                 self.model.add(used.linear <= bound + int(through[k]) - slope * k)
 
     def _supply(self, job: RoundJob, g: int, *, own: bool, foreign: bool) -> Ints:
@@ -348,11 +369,12 @@ class Rights:
         """Slots that single victims leave whole are shared out as their GPUs are."""
         problem = self.groups.problem
         for g in sorted({g for g, _ in self.whole_own} | set(self.whole_pool)):
+            each = g // self._unit(g)
             given: dict[tuple[int, int], Sum] = defaultdict(Sum)
             pool = Sum()
             for stops in self.groups.stops:
                 first = stops.first
-                slots = sum(count // g for n, count in first.spread_now if problem.nodes.taking[n])
+                slots = each * sum(count // g for n, count in first.spread_now if problem.nodes.taking[n])
                 if stops.gpu_type != self.y or not slots:
                     continue
                 mine = given[first.team, first.priority]
