@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from ortools.sat.python import cp_model
 
 from optsched.clock import StoppedClock
-from optsched.rounds.assignment import Assignment, Change, change_of, flow_of
+from optsched.rounds.assignment import NO_CHANGE, Assignment, Change, change_of, flow_of
+from optsched.rounds.check import check
 from optsched.rounds.problem import Problem, RoundJob
 from optsched.rounds.score import Score, gpu_type_of, score, size_of
 from optsched.solve.coarse import tie_value
@@ -17,8 +18,27 @@ from optsched.solve.cpsat.decisions import full_scope
 from optsched.solve.cpsat.hints import assignment_of
 from optsched.solve.cpsat.stages import Stages
 from optsched.solve.exact import ExactModel, stage_rows, through
+from optsched.solve.greedy import greedy
 from optsched.solve.result import Budget, Result, Spent
 from optsched.values.profile import PriorityMode
+from tests.oracle.rounds import tiny_holds, tiny_round
+from tests.solve.test_agreement import with_holds
+from tests.solve.twins import both
+
+
+def tiny(seed: int) -> Problem:
+    """A tiny round; every second one has holds."""
+    problem, round_ = both(tiny_round(seed))
+    if seed % 2:
+        round_.holds = tuple(tiny_holds(seed, round_))
+        problem = with_holds(problem, round_)
+    return problem
+
+
+def base(problem: Problem) -> Assignment:
+    """The greedy plan, or none where it is not valid."""
+    found = greedy(problem)
+    return NO_CHANGE if check(problem, found) else found
 
 
 def valid_plans(problem: Problem, rng: random.Random, count: int, work_s: float = 1.0) -> Iterator[Assignment]:

@@ -1,4 +1,4 @@
-"""The coarse model leaves room for every valid plan, and no valid plan beats its bounds."""
+"""No valid plan beats a bound of the coarse solver, and its own plans are valid."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from optsched.rounds.check import check
 from optsched.rounds.problem import Problem
 from optsched.rounds.score import score
 from optsched.solve.coarse import CoarseSolver
-from optsched.solve.cpsat.cells import choose_cells
-from optsched.solve.cpsat.coarse_model import CoarseModel
+from optsched.solve.cpsat.admission import Admission
+from optsched.solve.cpsat.decisions import full_scope
 from optsched.solve.exact import ExactSolver
-from optsched.solve.greedy import greedy
 from optsched.solve.ladder import SolverChoice, climb
 from optsched.solve.result import Budget, Result
 from optsched.values.cluster import NodeState
@@ -27,9 +26,8 @@ from optsched.values.profile import PriorityMode
 from optsched.values.snapshot import Snapshot
 from tests.builders import job, node, nodes, racks, snapshot, team
 from tests.oracle.brute import best_plans
-from tests.oracle.rounds import small_round, tiny_holds, tiny_round
-from tests.solve.forced import allowed_by, beaten, valid_plans
-from tests.solve.test_agreement import with_holds
+from tests.oracle.rounds import small_round, tiny_round
+from tests.solve.forced import allowed_by, base, beaten, tiny, valid_plans
 from tests.solve.twins import agreed, assignment_of, both
 
 COUNTED = Budget(wall_s=1e9, deterministic_s=5.0)
@@ -38,21 +36,6 @@ ENOUGH = Budget(wall_s=1e9, deterministic_s=60.0)
 CHUNKS = 8
 EACH = 20
 ROUNDS = Path(__file__).resolve().parents[2].parent / "shared" / "cases" / "rounds"
-
-
-def tiny(seed: int) -> Problem:
-    """A tiny round; every second one has holds."""
-    problem, round_ = both(tiny_round(seed))
-    if seed % 2:
-        round_.holds = tuple(tiny_holds(seed, round_))
-        problem = with_holds(problem, round_)
-    return problem
-
-
-def base(problem: Problem) -> Assignment:
-    """The greedy plan, or none where it is not valid."""
-    found = greedy(problem)
-    return NO_CHANGE if check(problem, found) else found
 
 
 def coarse(problem: Problem, budget: Budget = COUNTED, hint: Assignment | None = None) -> Result:
@@ -71,39 +54,6 @@ def faults(problem: Problem, result: Result, *others: Assignment) -> list[str]:
     if score(problem, result.assignment).key(mode) < score(problem, base(problem)).key(mode):
         found.append("worse than greedy")
     return found
-
-
-@pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_every_valid_plan_is_a_solution_of_the_coarse_model(chunk):
-    """With its ranks, its tie, no higher bill and no lower worth: six plans of every round."""
-    for seed in range(chunk * EACH, (chunk + 1) * EACH):
-        problem = tiny(seed)
-        model = CoarseModel(problem)
-        for plan in (base(problem), *valid_plans(problem, random.Random(seed), 5)):
-            assert check(problem, plan) == [], seed
-            assert allowed_by(model, plan), (seed, plan)
-
-
-@pytest.mark.parametrize(
-    ("seed", "about"),
-    [
-        (42, "a job moves to another GPU type, where it is faster"),
-        (84, "a job makes room by moving to another GPU type"),
-        (85, "the shares by type of a team whose jobs change types"),
-        (103, "a move to another type in the weighted sum"),
-        (106, "a job that moves keeps its GPUs on a cordoned node"),
-        (153, "ranks of jobs that move to another type"),
-        (162, "moves past a node that is drained"),
-        (180, "a start in the place of a job that leaves for another type"),
-        (188, "the whole of a type is made free by moves"),
-        (268, "a gang of 3 GPUs fills a node of 2 and a node of 1"),
-    ],
-)
-def test_rare_plans_are_solutions_of_the_coarse_model(seed, about):
-    """Each of these was once ruled out."""
-    problem = tiny(seed)
-    model = CoarseModel(problem)
-    assert all(allowed_by(model, plan) for plan in valid_plans(problem, random.Random(seed), 12)), about
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -155,7 +105,8 @@ def test_bounds_hold_in_rounds_of_some_dozen_nodes(seed):
     exact = ExactSolver().solve(problem, base(problem), short, StoppedClock())
     others = [exact.assignment, *valid_plans(problem, random.Random(seed), 2, work_s=0.1)]
     assert faults(problem, result, *others) == []
-    assert all(allowed_by(CoarseModel(problem), plan) for plan in (base(problem), *others))
+    admission = Admission(problem, full_scope(problem))
+    assert all(allowed_by(admission, plan) for plan in (base(problem), *others))
 
 
 def two_teams(cluster, **knobs) -> Snapshot:
@@ -215,15 +166,6 @@ def test_odd_shapes_are_rounds_like_others(name, mode):
     assert faults(problem, result, *others) == []
     for other in others:
         assert score(problem, result.assignment).rows == score(problem, other).rows
-
-
-@pytest.mark.parametrize(("count", "level"), [(1, "rack"), (8, "rack"), (400, "rack")])
-def test_cells_refine_the_level_there_is(count, level):
-    """However many domains it has; without levels all nodes are one cell."""
-    problem = build_problem(two_teams([node(f"n{i}", 8, rack=f"r{i}") for i in range(count)]))
-    cells = choose_cells(problem)
-    assert (problem.tree.levels[cells.level], cells.count) == (level, count)
-    assert choose_cells(build_problem(two_teams(nodes("a b"), levels=""))).count == 1
 
 
 def unpackable() -> Problem:

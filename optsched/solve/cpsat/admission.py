@@ -114,7 +114,7 @@ class Admission:
         return result.linear
 
     def _resize_bill(self, resize: Resize) -> Sum:
-        """Return what a resize adds to the bill at least: who shrinks loses less, by its GPUs and maybe by its span."""
+        """Return what a resize adds to the bill at least: it changes what is lost by its GPUs, and maybe by its span."""
         problem, job, result = self.problem, resize.job, Sum()
         spread, y = job.spread_now, resize.gpu_type
         nodes = np.array([n for n, _ in spread])
@@ -124,8 +124,14 @@ class Admission:
         scatter = problem.loss_now[job.index] - each * job.size_now
         result.add(resize.active, job.costs.move - scatter, 1)
         result.add(resize.lost, -each * resize.step, resize.most_lost)
-        best = min(loss_at(problem, job, 1, span, y) for span in range(-1, len(problem.tree.levels)))
-        result.add(resize.gained, min(0, best) * resize.step, resize.most_gained)
+        if resize.most_gained:
+            # Who grows has the same span or a wider one, which may be faster.
+            best = min(loss_at(problem, job, 1, span, y) for span in range(-1, here + 1))
+            result.add(resize.gained, best * resize.step, resize.most_gained)
+            if best < each:
+                faster = self.model.new_bool_var("")
+                self.model.add(faster <= resize.gained)
+                result.add(faster, (best - each) * job.size_now, 1)
         narrower = []
         for level in range(here + 1, len(problem.tree.levels)):
             domain = problem.tree.domain_of[level][nodes]

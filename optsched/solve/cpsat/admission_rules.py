@@ -60,7 +60,7 @@ class _Slots:
         self.groups, self.y, self.here = groups, y, here
         problem = groups.problem
         could_go = groups.scope.stops | groups.scope.moves | groups.scope.resizes
-        anybody = any(job.emergency or job.due for job in problem.queued)
+        anybody = any(job.emergency or job.due for job in problem.jobs)
         self.room: Ints = problem.nodes.capacity.copy()
         self.inside: dict[int, Ints] = {}
         self.others: list[RoundJob] = []
@@ -106,10 +106,11 @@ class _Slots:
         groups, held = self.groups, sum(count // g for n, count in job.spread_now if self.here[n])
         piece = groups.piece(job)
         most = max(held, job.size_now // piece * (piece // g))
+        elsewhere = any(not self.here[n] for n, _ in job.spread_now)
         if held and job.index in groups.scope.resizes:
-            held = min(held, job.minimum // piece * (piece // g))
+            held = 0 if elsewhere else min(held, job.minimum // piece * (piece // g))
         if held and job.index in groups.scope.moves:
-            away = sum(speed > 0 for speed in job.type_speed) > 1 or any(not self.here[n] for n, _ in job.spread_now)
+            away = elsewhere or sum(speed > 0 for speed in job.type_speed) > 1
             held = 0 if away else min(held, job.size_now // piece * (piece // g))
         if held:
             wanted.add_constant(held)
@@ -190,10 +191,7 @@ def add_payment(groups: Groups) -> None:
         if pays >= UNLIMITED:
             return
         lost.add(group.count, -pays, len(group.jobs))
-    # Whoever moves may be a taker too.
-    movers = [groups.problem.jobs[j].pays_gpu_s for j in groups.scope.moves]
-    if sum(movers) < UNLIMITED:
-        at_most(groups.model, lost, sum(movers))
+    at_most(groups.model, lost, 0)
 
 
 class Claims:
@@ -283,16 +281,20 @@ class Rights:
         On a node whose victims have v GPUs, s pieces use at most min(v, s * g) of them. The pieces that can use most
         come first: a concave curve.
         """
-        job, pieces, rest = members[0].first, Sum(), Sum()
+        pieces, rest = Sum(), Sum()
         for group in members:
             slots = group.first.minimum // group.piece * (group.piece // g)
             pieces.add(group.count, slots, len(group.jobs))
             rest.add(group.count, group.first.minimum - slots * g, len(group.jobs))
-        room = np.where(self.groups.problem.nodes.gpu_type == self.y, self.groups.reach.room(job), 0)
+        # The smaller of a team may be inside its quota where the larger are not.
+        kinds = list({self.groups.reach.kind(group.first): group.first for group in members}.values())
+        most = np.max([self.groups.reach.room(job) for job in kinds], axis=0)
+        room = np.where(self.groups.problem.nodes.gpu_type == self.y, most, 0)
         at_most(self.model, pieces, int((room // g).sum()))
         for own, foreign, used in ((True, False, mine), (False, True, others), (True, True, sum_of([mine, others]))):
             if used.variables:
-                self._add_curve(g, pieces, rest, used, self._supply(job, own=own, foreign=foreign), room)
+                supply = np.max([self._supply(job, own=own, foreign=foreign) for job in kinds], axis=0)
+                self._add_curve(g, pieces, rest, used, supply, room)
 
     def _add_curve(self, g: int, pieces: Sum, rest: Sum, used: Sum, supply: Ints, room: Ints) -> None:
         """Add used <= rest + the most that so many slots of g GPUs can use of the supply by node."""
@@ -313,12 +315,13 @@ class Rights:
         problem, key = self.groups.problem, (*self.groups.reach.kind(job), own, foreign)
         if key not in self.groups.supplies:
             stopped, _ = self.groups.reach.givers(job)
-            found: Ints = np.zeros(len(problem.nodes.capacity), dtype=np.int64)
-            for giver in problem.running:
-                wanted = own if giver.team == job.team else foreign
-                if wanted and (stopped[giver.index] or giver.index in self.groups.scope.resizes):
-                    for n, count in giver.spread_now:
-                        found[n] += count
+            pairs = problem.occupancy
+            gives = stopped | self.groups.shrinkable
+            if own != foreign:
+                gives &= (self.groups.team == job.team) == own
+            here = gives[pairs.pair_job]
+            count = len(problem.nodes.capacity)
+            found = np.bincount(pairs.pair_node[here], pairs.pair_gpus[here], count).astype(np.int64)
             self.groups.supplies[key] = found
         return self.groups.supplies[key]
 

@@ -103,7 +103,11 @@ def full_scope(problem: Problem) -> Scope:
         for job in problem.running
         if job.resizable and (job.size_now < job.maximum or wanted(job, Change.SHRINK))
     }
-    pays = any(problem.loss_now[job.index] > job.costs.move for job in movers)
+    # Where a placement may be faster than full speed, even who loses nothing may gain.
+    pays = any(
+        problem.loss_now[job.index] > job.costs.move or max(job.type_speed) * max(job.span_speed) > 1.0
+        for job in movers
+    )
     reasons_to_move = bool(queued or growing) or pays or len(problem.gpu_types) > 1
     moves = {job.index for job in movers} if reasons_to_move else set()
     return Scope(frozenset(job.index for job in queued), frozenset(stops), frozenset(moves), frozenset(shrinks))

@@ -116,6 +116,11 @@ class Groups:
         self.under: dict[int, list[Part]] = defaultdict(list)
         self.supplies: dict[tuple[object, ...], Ints] = {}
         self._ceilings = self._ceilings_of()
+        self.team = np.array([job.team for job in problem.running], dtype=np.int64)
+        self.shrinkable = np.isin(np.arange(problem.first_queued), [*scope.resizes])
+        # What is on a node may exceed what is left of it.
+        pairs, count = problem.occupancy, len(problem.nodes.capacity)
+        self._booked = np.bincount(pairs.pair_node, pairs.pair_gpus, count).astype(np.int64)
         self._capacities: dict[tuple[object, ...], int] = {}
         self._losses: dict[tuple[object, ...], dict[int, int]] = {}
         self._add_starts()
@@ -298,7 +303,7 @@ class Groups:
         key = ("narrowest", size, y)
         if key not in self._capacities:
             tree, nodes = self.problem.tree, self.problem.nodes
-            typed = np.where(nodes.gpu_type == y, nodes.capacity, 0)
+            typed = np.where(nodes.gpu_type == y, np.maximum(nodes.capacity, self._booked), 0)
             fits = [
                 level
                 for level in range(len(tree.levels))
