@@ -26,6 +26,7 @@ class Reach:
         self._resizes = _flags(count, resizes)
         self._team = np.array([job.team for job in problem.running], dtype=np.int64)
         self._inside = np.array([each.inside_quota for each in problem.takeable], dtype=bool)
+        self._claims: dict[tuple[object, ...], Claim] = {}
         self._known: dict[tuple[object, ...], Ints] = {}
         shape = (len(problem.team_names), len(problem.priorities), len(problem.gpu_types))
         # What stays whatever happens: the part of each line that nobody can stop.
@@ -40,6 +41,14 @@ class Reach:
 
     def best_claim(self, job: RoundJob) -> Claim:
         """Return the strongest claim that the job could have in any plan."""
+        side = (job.cpus_per_gpu_u, job.memory_per_gpu_u)
+        key = (job.claim_team, job.priority, job.minimum, job.running, job.type_speed, *side)
+        found = self._claims.get(key)
+        if found is None:
+            found = self._claims[key] = self._best_claim(job)
+        return found
+
+    def _best_claim(self, job: RoundJob) -> Claim:
         use, gpu_type = self._fixed, next((y for y, speed in enumerate(job.type_speed) if speed > 0), 0)
         if sum(speed > 0 for speed in job.type_speed) > 1:
             return Claim(inside_quota=True, inside_entitlement=True)
