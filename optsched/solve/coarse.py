@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
+from ortools.sat.python.cp_model import BoundedLinearExpression, CpModel
+
 from optsched.clock import Clock
 from optsched.rounds.assignment import Assignment
 from optsched.rounds.check import check
@@ -17,7 +19,7 @@ from optsched.rounds.score import Score, least_bill, score
 from optsched.solve.cpsat import objective
 from optsched.solve.cpsat.admission import Admission, Admitted
 from optsched.solve.cpsat.decisions import full_scope
-from optsched.solve.cpsat.stages import StageResult, Stages, known
+from optsched.solve.cpsat.stages import Ask, StageResult, Stages, fixed_model, known, solve_all
 from optsched.solve.exact import most_gpus, per_row, stage_rows, through
 from optsched.solve.fine import STYLES, place
 from optsched.solve.result import Budget, Result, Spent
@@ -114,17 +116,29 @@ def _best_possible(problem: Problem, goals: Goals, worth: Score) -> bool:
 
 
 def _bounded(problem: Problem, admission: Admission, goals: Goals, plan: Assignment, spent: Spent) -> Result:
-    """Bound every rank with the higher ranks at what the plan achieves, then the bill."""
+    """Bound every rank with the higher ranks at what the plan achieves, then the bill.
+
+    Admission's own bounds hold down to the first rank that the plan misses. What is open below is bounded anew, all at
+    once: what the plan achieves is known, so no bound waits for another.
+    """
     worth = score(problem, plan)
     reached, tie = _reached(problem, worth), tie_value(problem, worth)
-    bounds = _rank_bounds(problem, admission, goals, reached, spent)
-    rows = per_row(problem, plan, bounds, len(problem.priorities))
-    closed = all(bound == gpus for bound, gpus in zip(rows, worth.rows, strict=True))
-    if goals.tie is not None and goals.tie.value == tie and reached == goals.values():
+    asks: list[Ask] = []
+    bounds = _rank_bounds(problem, admission, goals, reached, asks)
+    as_admitted = goals.tie is not None and reached == goals.values()
+    if as_admitted and goals.tie is not None and goals.tie.value == tie:
         bill_bound = goals.bill_bound
     else:
-        bill_bound = _bill_bound(problem, admission, reached, tie, spent)
-    tie_closed = goals.tie is not None and goals.tie.bound == tie and reached == goals.values()
+        bill_bound = None
+        asks.append(Ask(-1, _bill_model(problem, admission, reached, tie), admission.bill(), maximize=False))
+    for position, result in solve_all(asks, spent):
+        if position < 0:
+            bill_bound = max(least_bill(problem), result.bound)
+        else:
+            bounds[position] = None if result.bound >= UNLIMITED else max(reached[position], result.bound)
+    rows = per_row(problem, plan, bounds, len(problem.priorities))
+    closed = all(bound == gpus for bound, gpus in zip(rows, worth.rows, strict=True))
+    tie_closed = as_admitted and goals.tie is not None and goals.tie.bound == tie
     return Result(
         assignment=plan,
         row_bounds=rows,
@@ -135,35 +149,32 @@ def _bounded(problem: Problem, admission: Admission, goals: Goals, plan: Assignm
 
 
 def _rank_bounds(
-    problem: Problem, admission: Admission, goals: Goals, reached: list[int], spent: Spent
+    problem: Problem, admission: Admission, goals: Goals, reached: list[int], asks: list[Ask]
 ) -> list[int | None]:
-    """Return bounds on the stages' sums: admission's down to the first that the plan misses, then found anew.
-
-    Those have the sums above fixed at what the plan reaches.
-    """
-    stages = Stages(admission.unstaged(), spent, lean=True)
+    """Return the bounds on the stages' sums that are known, and add to `asks` what is to be found out."""
     bounds: list[int | None] = []
     fixed: dict[int, int] = {}
-    met = True
+    above: list[BoundedLinearExpression | bool] = []
+    most, met = most_gpus(problem), True
     for position, row in enumerate(stage_rows(problem)):
         goal, value = admission.ladder.stage(row, len(problem.priorities)), reached[position]
-        if isinstance(goal, int) or fixed.get(id(goal)) == value:
+        if isinstance(goal, int) or fixed.get(id(goal)) == value or value >= most:
             bounds.append(value)
-            continue
-        if met and position < len(goals.ranks):
-            bound = goals.ranks[position].bound
+        elif met and position < len(goals.ranks):
+            bounds.append(goals.ranks[position].bound)
             met = goals.ranks[position].value == value
         else:
             met = False
-            bound = stages.maximize(goal, RANK_SHARE, most_gpus(problem)).bound
-        bounds.append(max(value, bound) if bound < UNLIMITED else None)
-        fixed[id(goal)] = value
-        stages.model.add(goal == value)
+            bounds.append(None)
+            asks.append(Ask(position, fixed_model(admission.unstaged(), above), goal, maximize=True))
+        if not isinstance(goal, int) and fixed.get(id(goal)) != value:
+            fixed[id(goal)] = value
+            above.append(goal == value)
     return bounds
 
 
-def _bill_bound(problem: Problem, admission: Admission, reached: list[int], tie: int, spent: Spent) -> int:
-    """Return a bound on the bill of plans with these ranks that keep and start as much."""
+def _bill_model(problem: Problem, admission: Admission, reached: list[int], tie: int) -> CpModel:
+    """Return admission with these ranks, that keeps and starts as much."""
     model = admission.unstaged()
     for row, value in zip(stage_rows(problem), reached, strict=True):
         goal = admission.ladder.stage(row, len(problem.priorities))
@@ -172,8 +183,7 @@ def _bill_bound(problem: Problem, admission: Admission, reached: list[int], tie:
     goal = admission.tie()
     if not isinstance(goal, int):
         model.add(goal >= tie)
-    bound = Stages(model, spent, lean=True).minimize(admission.bill(), 1.0).bound
-    return max(least_bill(problem), bound)
+    return model
 
 
 def _reached(problem: Problem, worth: Score) -> list[int]:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
 from ortools.sat.python import cp_model
-from ortools.sat.python.cp_model import CpModel, CpSolver, CpSolverSolutionCallback, IntVar
+from ortools.sat.python.cp_model import (
+    BoundedLinearExpression,
+    CpModel,
+    CpSolver,
+    CpSolverSolutionCallback,
+)
 
 from optsched.errors import SolverFailed
 from optsched.solve.cpsat.terms import Linear
-from optsched.solve.result import Budget, Spent
+from optsched.solve.result import Spent
 
 SUBSOLVERS = ("max_lp", "default_lp")
 """What two workers do: both lean on the linear relaxation.
@@ -214,24 +220,51 @@ class _StopAt(CpSolverSolutionCallback):
             self.stop_search()
 
 
-PROOF_DETERMINISTIC_S = 0.3
-"""How much deterministic time one proof that something cannot be may take."""
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One objective of one model, to be bounded; `key` is whatever the asker knows it by."""
+
+    key: int
+    model: CpModel
+    objective: Linear
+    maximize: bool
 
 
-def cannot(model: CpModel, one: int, literals: Mapping[int, IntVar], budget: Budget) -> bool:
-    """Return whether it is proven that one literal is never true alone among its like.
+def solve_all(asks: Sequence[Ask], spent: Spent) -> list[tuple[int, StageResult]]:
+    """Return what is found out about independent questions within what is left of the budget, in their order.
 
-    The proof has a small fixed amount of work.
+    As many at once as there are workers, each by one of them; the solver works outside the interpreter's lock.
     """
-    trial = model.clone()
-    for key, literal in literals.items():
-        trial.add(trial.get_bool_var_from_proto_index(literal.index) == int(key == one))
-    solver = CpSolver()
-    solver.parameters.random_seed = budget.seed
-    solver.parameters.num_workers = 1
-    solver.parameters.linearization_level = 2
-    solver.parameters.max_deterministic_time = PROOF_DETERMINISTIC_S
-    return bool(solver.solve(trial) == cp_model.INFEASIBLE)
+    if not asks:
+        return []
+    workers = max(1, spent.budget.workers)
+    rounds = -(-len(asks) // workers)
+    left = spent.deterministic_left_s
+    each = replace(
+        spent.budget, workers=1, deterministic_s=None if left is None else left / len(asks), wall_s=spent.wall_left_s
+    )
+
+    def answer(number: int) -> tuple[StageResult, float]:
+        ask = asks[number]
+        # Who is asked later has what those before left over.
+        share = 1.0 / max(1, rounds - number // workers)
+        own = Spent(replace(each, wall_s=spent.wall_left_s * share), spent.clock)
+        stages = Stages(ask.model, own, lean=True)
+        found = stages.maximize(ask.objective, 1.0) if ask.maximize else stages.minimize(ask.objective, 1.0)
+        return found, own.deterministic_s
+
+    with ThreadPoolExecutor(workers) as pool:
+        answers = list(pool.map(answer, range(len(asks))))
+    spent.deterministic_s += sum(deterministic_s for _, deterministic_s in answers)
+    return [(ask.key, result) for ask, (result, _) in zip(asks, answers, strict=True)]
+
+
+def fixed_model(model: CpModel, known: Sequence[BoundedLinearExpression | bool]) -> CpModel:
+    """Return the model with what is known added to it."""
+    for each in known:
+        if not isinstance(each, bool):
+            model.add(each)
+    return model
 
 
 def known(bound: int) -> int | None:
