@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.sat.python.cp_model import CpModel, IntVar
 
-from optsched.rounds.problem import Cut, Ints, Problem, RoundJob
+from optsched.rounds.problem import Cut, Ints, Problem, RoundJob, What
 from optsched.rounds.room import usable
 from optsched.rounds.score import gpu_type_of, loss_at
 from optsched.solve.cpsat.decisions import Scope
@@ -116,6 +116,9 @@ class Groups:
         self.under: dict[int, list[Part]] = defaultdict(list)
         self.supplies: dict[tuple[object, ...], Ints] = {}
         self._ceilings = self._ceilings_of()
+        lines = [*problem.lines.quota, *problem.lines.entitlement]
+        named = {item.what for line in lines for item in line} | {ceiling.item.what for ceiling in problem.ceilings}
+        self._counted = What.CPUS in named, What.MEMORY in named
         self.team = np.array([job.team for job in problem.running], dtype=np.int64)
         self.shrinkable = np.isin(np.arange(problem.first_queued), [*scope.resizes])
         # What is on a node may exceed what is left of it.
@@ -139,6 +142,11 @@ class Groups:
                 found[j].append(index)
         return {j: tuple(indices) for j, indices in found.items()}
 
+    def _side(self, job: RoundJob) -> tuple[int, int]:
+        """Return the CPUs and memory for each GPU, where any quota, entitlement or limit counts them."""
+        cpus, memory = self._counted
+        return job.cpus_per_gpu_u if cpus else 0, job.memory_per_gpu_u if memory else 0
+
     # --- starts
 
     def _add_starts(self) -> None:
@@ -161,8 +169,7 @@ class Groups:
             self.piece(job),
             tuple(losses.items()),
             id(job.nodes),
-            job.cpus_per_gpu_u,
-            job.memory_per_gpu_u,
+            *self._side(job),
             job.emergency,
             job.due,
             job.may_break_quota,
@@ -276,8 +283,7 @@ class Groups:
             takeable.above_quota[0],
             takeable.above_entitlement[0],
             takeable.inside_quota,
-            job.cpus_per_gpu_u,
-            job.memory_per_gpu_u,
+            *self._side(job),
             self._ceilings.get(job.index, ()),
             job.index if alone else -1,
         )

@@ -44,7 +44,8 @@ class StageResult:
 class Stages:
     """Solves stage after stage; the last solution found is the hint of the next stage and the answer in the end.
 
-    `lean`: the model is small and tight, and presolving it thoroughly takes longer than solving it.
+    `lean`: the model is small and tight. Presolving it thoroughly takes longer than solving it, and one worker that
+    leans on the linear relaxation is as fast as two of them.
     """
 
     def __init__(self, model: CpModel, spent: Spent, *, lean: bool = False) -> None:
@@ -159,6 +160,7 @@ class Stages:
         parameters.num_workers = spent.budget.workers
         parameters.max_time_in_seconds = max(0.01, spent.wall_left_s * share)
         if self.lean:
+            parameters.num_workers = 1
             parameters.cp_model_probing_level = 0
             parameters.symmetry_level = 0
             parameters.max_presolve_iterations = 1
