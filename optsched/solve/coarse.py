@@ -17,7 +17,7 @@ from optsched.rounds.check import check
 from optsched.rounds.problem import UNLIMITED, Problem
 from optsched.rounds.score import Score, least_bill, score
 from optsched.solve.cpsat import objective
-from optsched.solve.cpsat.admission import Admission, Admitted
+from optsched.solve.cpsat.admission import Admission
 from optsched.solve.cpsat.decisions import full_scope
 from optsched.solve.cpsat.stages import Ask, StageResult, Stages, fixed_model, known, solve_all
 from optsched.solve.exact import most_gpus, per_row, stage_rows, through
@@ -30,6 +30,9 @@ RANK_SHARE = 0.5
 
 ADMISSION_SHARE = 0.6
 """The share of the budget for admission; the rest is for places and bounds."""
+
+MOST_ADMISSIONS = 20
+"""How many admissions alike are tried."""
 
 PLACES_SHARE = 0.2
 """The share of the budget after which no further style of placing is tried."""
@@ -66,7 +69,7 @@ class CoarseSolver:
         spent.deterministic_s += stages.spent.deterministic_s
         plan = hint
         if stages.solution is not None:
-            plan = _placed(problem, admission.decode(stages.value), goals, hint, spent)
+            plan = _placed(problem, admission, stages, goals, hint, spent)
         return _bounded(problem, admission, goals, plan, spent)
 
 
@@ -87,23 +90,29 @@ def _admit(problem: Problem, admission: Admission, stages: Stages) -> Goals:
     return Goals(tuple(ranks), tie, max(least_bill(problem), bill.bound))
 
 
-def _placed(problem: Problem, admitted: Admitted, goals: Goals | None, hint: Assignment, spent: Spent) -> Assignment:
-    """Return the best valid plan of several styles of placing, the hint among them.
+def _placed(
+    problem: Problem, admission: Admission, stages: Stages, goals: Goals, hint: Assignment, spent: Spent
+) -> Assignment:
+    """Return the best valid plan of several styles of placing and several admissions, the hint among them.
 
-    No further style is tried once a plan is as good as its bounds, nor once the time for places is up: a quarter of the
-    budget, or what one style takes.
+    Admissions as good as the first differ in which of the jobs alike they stop, and for whom. Nothing more is tried once
+    a plan is about as good as its bounds, nor once the time for places is up.
     """
     mode = problem.profile.priority_mode
     best, worth = hint, score(problem, hint)
     until_s = spent.wall_left_s - PLACES_SHARE * spent.budget.wall_s
-    for style in STYLES:
-        found = place(problem, admitted, style)
-        if found is not None and not check(problem, found):
-            found_worth = score(problem, found)
-            if found_worth.key(mode) > worth.key(mode):
-                best, worth = found, found_worth
-        if spent.wall_left_s < until_s or (goals is not None and _best_possible(problem, goals, worth)):
+    for attempt in range(MOST_ADMISSIONS):
+        if attempt and (goals.tie is None or stages.minimize_anew(admission.bill(), 1.0).value is None):
             break
+        admitted = admission.decode(stages.value)
+        for style in STYLES:
+            found = place(problem, admitted, style)
+            if found is not None and not check(problem, found):
+                found_worth = score(problem, found)
+                if found_worth.key(mode) > worth.key(mode):
+                    best, worth = found, found_worth
+            if _best_possible(problem, goals, worth) or spent.wall_left_s < until_s:
+                return best
     return best
 
 
@@ -205,5 +214,5 @@ def _weighted(problem: Problem, admission: Admission, hint: Assignment, spent: S
     spent.deterministic_s += stages.spent.deterministic_s
     plan = hint
     if stages.solution is not None:
-        plan = _placed(problem, admission.decode(stages.value), None, hint, spent)
+        plan = _placed(problem, admission, stages, Goals((), None, None), hint, spent)
     return Result(plan, weighted_bound=known(result.bound), deterministic_s=spent.deterministic_s)

@@ -51,6 +51,7 @@ class Stages:
     def __init__(self, model: CpModel, spent: Spent, *, lean: bool = False) -> None:
         self.model, self.spent, self.lean = model, spent, lean
         self.solution: list[int] | None = None
+        self.seed = spent.budget.seed
 
     def maximize(self, objective: Linear, share: float, most: int | None = None) -> StageResult:
         """Maximise within `share` (0..1] of what is left of the budget; where `most` is reached nothing is searched."""
@@ -155,7 +156,7 @@ class Stages:
         spent = self.spent
         solver = CpSolver()
         parameters = solver.parameters
-        parameters.random_seed = spent.budget.seed
+        parameters.random_seed = self.seed
         parameters.catch_sigint_signal = False
         parameters.num_workers = spent.budget.workers
         parameters.max_time_in_seconds = max(0.01, spent.wall_left_s * share)
@@ -173,6 +174,13 @@ class Stages:
         else:
             parameters.linearization_level = 2
         return solver
+
+    def minimize_anew(self, objective: Linear, share: float) -> StageResult:
+        """Minimise again by another path: among equally good solutions likely another one."""
+        self.seed += 1
+        self.solution = None
+        self.model.clear_hints()  # type: ignore[no-untyped-call]
+        return self.minimize(objective, share)
 
     def minimize(self, objective: Linear, share: float) -> StageResult:
         """Minimise within `share` (0..1] of what is left of the budget."""
