@@ -14,8 +14,9 @@ from optsched.planner.explain import explain_waiting
 from optsched.planner.reservations import Reserved, reserve
 from optsched.rounds.build import build_problem
 from optsched.rounds.problem import Problem
+from optsched.solve.coarse import EXACT_NODES
 from optsched.solve.greedy import greedy
-from optsched.solve.ladder import EXACT_NODES, Answer, SolverChoice, climb
+from optsched.solve.ladder import Answer, SolverChoice, climb
 from optsched.solve.result import Budget
 from optsched.topology.tree import Tree
 from optsched.values.ids import JobId

@@ -20,7 +20,7 @@ from optsched.solve.cpsat import objective
 from optsched.solve.cpsat.admission import Admission
 from optsched.solve.cpsat.decisions import full_scope
 from optsched.solve.cpsat.stages import Ask, StageResult, Stages, fixed_model, known, solve_all
-from optsched.solve.exact import most_gpus, per_row, stage_rows, through
+from optsched.solve.exact import ExactSolver, most_gpus, per_row, stage_rows, through
 from optsched.solve.fine import STYLES, place
 from optsched.solve.result import Budget, Result, Spent
 from optsched.values.profile import PriorityMode
@@ -30,6 +30,12 @@ RANK_SHARE = 0.5
 
 ADMISSION_SHARE = 0.6
 """The share of the budget for admission; the rest is for places and bounds."""
+
+EXACT_NODES = 64
+"""Up to this many nodes one exact model of the whole round follows, for what admission leaves open."""
+
+EXACT_SHARE = 0.9
+"""The share of what is then left of the budget for it."""
 
 MOST_ADMISSIONS = 20
 """How many admissions alike are tried."""
@@ -70,7 +76,23 @@ class CoarseSolver:
         plan = hint
         if stages.solution is not None:
             plan = _placed(problem, admission, stages, goals, hint, spent)
+        if len(problem.nodes.capacity) > EXACT_NODES:
+            return _bounded(problem, admission, goals, plan, spent)
+        return _refined(problem, admission, goals, plan, spent)
+
+
+def _refined(problem: Problem, admission: Admission, goals: Goals, plan: Assignment, spent: Spent) -> Result:
+    """Search for a better plan yet with one exact model of the whole round, where it is small enough for that."""
+    worth = score(problem, plan)
+    if goals.tie is not None and _is_best(problem, goals, worth):
         return _bounded(problem, admission, goals, plan, spent)
+    exact = ExactSolver().solve(problem, plan, _rest(spent), spent.clock)
+    spent.deterministic_s += exact.deterministic_s
+    if exact.proven:
+        return dataclasses.replace(exact, deterministic_s=spent.deterministic_s)
+    mode = problem.profile.priority_mode
+    better = not check(problem, exact.assignment) and score(problem, exact.assignment).key(mode) > worth.key(mode)
+    return _bounded(problem, admission, goals, exact.assignment if better else plan, spent)
 
 
 def _admit(problem: Problem, admission: Admission, stages: Stages) -> Goals:
@@ -114,6 +136,24 @@ def _placed(
             if _best_possible(problem, goals, worth) or spent.wall_left_s < until_s:
                 return best
     return best
+
+
+def _rest(spent: Spent) -> Budget:
+    """Return what of the budget is for the exact model."""
+    return dataclasses.replace(
+        spent.budget, wall_s=spent.wall_left_s * EXACT_SHARE, deterministic_s=spent.deterministic_left_s
+    )
+
+
+def _is_best(problem: Problem, goals: Goals, worth: Score) -> bool:
+    """Return whether a plan is proven to be the best."""
+    return (
+        goals.tie is not None
+        and goals.tie.bound == tie_value(problem, worth)
+        and [result.bound for result in goals.ranks] == _reached(problem, worth)
+        and goals.bill_bound is not None
+        and worth.costs.total <= goals.bill_bound
+    )
 
 
 def _best_possible(problem: Problem, goals: Goals, worth: Score) -> bool:
@@ -212,7 +252,11 @@ def _weighted(problem: Problem, admission: Admission, hint: Assignment, spent: S
     stages = Stages(admission.model, Spent(share, spent.clock), lean=True)
     result = stages.maximize(admission.worth(), 1.0)
     spent.deterministic_s += stages.spent.deterministic_s
-    plan = hint
+    plan, bound = hint, known(result.bound)
     if stages.solution is not None:
         plan = _placed(problem, admission, stages, Goals((), None, None), hint, spent)
-    return Result(plan, weighted_bound=known(result.bound), deterministic_s=spent.deterministic_s)
+    if len(problem.nodes.capacity) > EXACT_NODES or score(problem, plan).weighted == bound:
+        return Result(plan, weighted_bound=bound, deterministic_s=spent.deterministic_s)
+    exact = ExactSolver().solve(problem, plan, _rest(spent), spent.clock)
+    bounds = [each for each in (bound, exact.weighted_bound) if each is not None]
+    return dataclasses.replace(exact, weighted_bound=min(bounds, default=None))

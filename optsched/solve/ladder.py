@@ -21,17 +21,14 @@ from optsched.solve.greedy import greedy
 from optsched.solve.result import Budget, Result, Solver
 from optsched.values.plan import Source
 
-EXACT_NODES = 64
-"""Up to this many nodes one exact model serves."""
-
 
 class SolverChoice(enum.Enum):
     """Which solver a caller asks for."""
 
     AUTO = "auto"
-    """Whatever suits the size of the round."""
+    """What suits any size: coarse to fine, and in small rounds the exact model after."""
     COARSE = "coarse"
-    """Admission over cells first, placement after."""
+    """Admission first, places after; the same as auto today."""
     EXACT = "exact"
     """One model of the whole round."""
     GREEDY = "greedy"
@@ -106,6 +103,4 @@ def _solver(problem: Problem, choice: SolverChoice) -> Solver | None:
     """Return the solver for the choice; None where greedy is all."""
     if choice is SolverChoice.GREEDY:
         return None
-    if choice is SolverChoice.EXACT or (choice is SolverChoice.AUTO and len(problem.nodes.capacity) <= EXACT_NODES):
-        return ExactSolver()
-    return CoarseSolver()
+    return ExactSolver() if choice is SolverChoice.EXACT else CoarseSolver()
