@@ -31,7 +31,7 @@ class SolverChoice(enum.Enum):
     AUTO = "auto"
     """Whatever suits the size of the round."""
     COARSE = "coarse"
-    """Admission over cells first, placement after."""
+    """Admission first, placement after."""
     EXACT = "exact"
     """One model of the whole round."""
     GREEDY = "greedy"
