@@ -184,9 +184,10 @@ def add_payment(groups: Groups) -> None:
     lost = Sum()
     for stops in groups.stops:
         lost.add(stops.count, min(job.costs.stop for job in stops.jobs), len(stops.jobs))
+    at_stake = lost.most
     for group in groups.starts:
         pays = max(job.pays_gpu_s for job in group.jobs)
         if pays >= UNLIMITED:
             return
-        lost.add(group.count, -pays, len(group.jobs))
+        lost.add(group.count, -min(pays, at_stake), len(group.jobs))
     at_most(groups.model, lost, 0)

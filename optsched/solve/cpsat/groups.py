@@ -206,7 +206,7 @@ class Groups:
     def _least_losses(self, job: RoundJob) -> dict[int, int]:
         """Return the least placement loss at the minimum by GPU type, of those types that could hold the job."""
         shape = (id(job.nodes), job.type_speed, job.span_speed, job.required, job.slices, job.preferred)
-        key = (*self.reach.kind(job), *shape, job.cut, job.unit, job.minimum, job.elastic)
+        key = (*self.reach.kind(job), *shape, job.cut, job.unit, job.minimum, job.maximum)
         side = (job.cpus_per_gpu_u, job.memory_per_gpu_u)
         found = self._losses.get((*key, *side))
         if found is None:
