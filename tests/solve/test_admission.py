@@ -167,6 +167,33 @@ def faster_than_full() -> Case:
     return problem, {"r": {"a": 1, "b": 1}}, ()
 
 
+def leaves_a_type_it_lost() -> Case:
+    """A job runs on a type that it allows no more, and moves to the only one that it does."""
+    problem = build_problem(
+        snapshot(
+            [node("a", 4, "a100"), node("h", 4, "h100")],
+            *(team("t").quota(a100=4), team("u").quota(a100=4)),
+            job("r").types(a100=1.0).running(h=4),
+            job("q").team("u").types(h100=1.0).rank("P2").gang(4),
+        )
+    )
+    return problem, {"r": {"a": 4}, "q": {"h": 4}}, ()
+
+
+def across_types() -> Case:
+    """What runs across two types is stopped, and leaves GPUs of both."""
+    problem = build_problem(
+        snapshot(
+            [node("a", 4, "a100"), node("h", 4, "h100")],
+            job("r").per_task(1).running(a=4, h=4),
+            job("qa").types(a100=1.0).rank("P2").gang(4),
+            job("qh").types(h100=1.0).rank("P2").gang(4),
+            migration=False,
+        )
+    )
+    return problem, {"qa": {"a": 4}, "qh": {"h": 4}}, ("r",)
+
+
 CRAFTED = [
     shared_victim,
     two_teams_inside,
@@ -175,6 +202,8 @@ CRAFTED = [
     emergency_moves,
     grows_faster,
     faster_than_full,
+    leaves_a_type_it_lost,
+    across_types,
 ]
 
 

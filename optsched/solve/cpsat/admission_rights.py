@@ -66,9 +66,8 @@ class Rights:
 
     def add(self) -> None:
         """Add them."""
-        problem, y = self.groups.problem, self.y
+        y = self.y
         self._add_givers()
-        free = problem.nodes.taking & (problem.nodes.gpu_type == y)
         from_free, use_quota, use_fair = Sum(), Sum(), Sum()
         takers: dict[tuple[int, int, int], list[Starts]] = defaultdict(list)
         for group in self.groups.starts:
@@ -94,7 +93,7 @@ class Rights:
                 self._add_pieces(members, g, mine, others)
         self._add_growth(from_free)
         add_retyped(self.groups, y, from_free)
-        at_most(self.model, from_free, int(problem.nodes.free[free].sum()))
+        at_most(self.model, from_free, self.groups.free(y))
         self._within(use_fair, self.pool_fair)
         self._within(sum_of([use_fair, use_quota]), sum_of([self.pool_fair, self.pool_quota]))
         for team, parts in self.own.items():

@@ -38,7 +38,7 @@ def add_room(groups: Groups) -> None:
     problem, nodes = groups.problem, groups.problem.nodes
     for y in range(len(problem.gpu_types)):
         here = nodes.taking & (nodes.gpu_type == y)
-        _add_balance(groups, y, int(nodes.free[here].sum()))
+        _add_balance(groups, y)
         pieces = {group.piece for group in groups.starts if list(group.by_type) == [y]} - {1}
         if pieces:
             slots = _Slots(groups, y, here)
@@ -108,7 +108,7 @@ class _Slots:
         if held and job.index in groups.scope.resizes:
             held = 0 if elsewhere else min(held, job.minimum // piece * (piece // g))
         if held and job.index in groups.scope.moves:
-            away = elsewhere or sum(speed > 0 for speed in job.type_speed) > 1
+            away = elsewhere or groups.retypes(job)
             held = 0 if away else min(held, job.size_now // piece * (piece // g))
         if held:
             wanted.add_constant(held)
@@ -119,7 +119,7 @@ class _Slots:
         return most
 
 
-def _add_balance(groups: Groups, y: int, free: int) -> None:
+def _add_balance(groups: Groups, y: int) -> None:
     """What starts and grows of one type fits in what is free and what is given up."""
     wanted = Sum()
     for group in groups.starts:
@@ -135,7 +135,7 @@ def _add_balance(groups: Groups, y: int, free: int) -> None:
             wanted.add(resize.lost, -resize.step, resize.most_lost)
             wanted.add(resize.gained, resize.step, resize.most_gained)
     add_retyped(groups, y, wanted)
-    at_most(groups.model, wanted, free)
+    at_most(groups.model, wanted, groups.free(y))
 
 
 def add_retyped(groups: Groups, y: int, wanted: Sum) -> None:
