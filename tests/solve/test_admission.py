@@ -14,7 +14,7 @@ from optsched.rounds.problem import Problem
 from optsched.solve.cpsat.admission import Admission
 from optsched.solve.cpsat.decisions import full_scope
 from optsched.values.ids import LevelName
-from tests.builders import QUIET, assignment, cordoned, job, node, snapshot, team
+from tests.builders import QUIET, assignment, cordoned, job, node, nodes, snapshot, team
 from tests.solve.forced import allowed_by, base, tiny, valid_plans
 
 CHUNKS = 8
