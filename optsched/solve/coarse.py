@@ -117,8 +117,8 @@ def _placed(
 ) -> Assignment:
     """Return the best valid plan of several styles of placing and several admissions, the hint among them.
 
-    Admissions as good as the first differ in which of the jobs alike they stop, and for whom. Nothing more is tried once
-    a plan is about as good as its bounds, nor once the time for places is up.
+    Admissions as good as the first differ in which of the jobs alike they stop, and for whom. Nothing more is tried
+    once a plan is about as good as its bounds, nor once the time for places is up.
     """
     mode = problem.profile.priority_mode
     best, worth = hint, score(problem, hint)
@@ -157,7 +157,7 @@ def _is_best(problem: Problem, goals: Goals, worth: Score) -> bool:
 
 
 def _best_possible(problem: Problem, goals: Goals, worth: Score) -> bool:
-    """Return whether a plan does all that admission does, at a bill within a thousandth of the run value of the bound."""
+    """Return whether a plan does all that admission does, its bill within half a thousandth of the run value."""
     if goals.tie is None or goals.bill_bound is None or _reached(problem, worth) != goals.values():
         return False
     slack = worth.run_gpus * problem.horizon_s // 1000

@@ -35,7 +35,7 @@ class Reach:
             [
                 (job.claim_team, job, min(job.size_now, job.minimum), gpu_type_of(problem, job.spread_now))
                 for job in problem.running
-                if job.size_now and job.index not in stops and not _may_change_type(job, moves)
+                if job.size_now and job.index not in stops and not _may_change_type(problem, job, moves)
             ],
         )
 
@@ -87,8 +87,9 @@ class Reach:
         return found
 
 
-def _may_change_type(job: RoundJob, moves: frozenset[int]) -> bool:
-    return job.index in moves and sum(speed > 0 for speed in job.type_speed) > 1
+def _may_change_type(problem: Problem, job: RoundJob, moves: frozenset[int]) -> bool:
+    home = gpu_type_of(problem, job.spread_now)
+    return job.index in moves and any(speed > 0 and y != home for y, speed in enumerate(job.type_speed))
 
 
 def _flags(count: int, indices: frozenset[int]) -> Flags:

@@ -14,7 +14,7 @@ from optsched.rounds.problem import Problem
 from optsched.solve.cpsat.admission import Admission
 from optsched.solve.cpsat.decisions import full_scope
 from optsched.values.ids import LevelName
-from tests.builders import QUIET, assignment, cordoned, job, node, snapshot, team
+from tests.builders import QUIET, assignment, cordoned, job, node, nodes, snapshot, team
 from tests.solve.forced import allowed_by, base, tiny, valid_plans
 
 CHUNKS = 8
@@ -167,6 +167,48 @@ def faster_than_full() -> Case:
     return problem, {"r": {"a": 1, "b": 1}}, ()
 
 
+def the_younger_and_the_dearer() -> Case:
+    """Of two jobs alike the younger starts, and of two alike the one that loses more is stopped."""
+    problem = build_problem(
+        snapshot(
+            nodes("a b", 4),
+            job("cheap").running(a=4, lost=10.0),
+            job("dear").running(b=4, lost=900.0),
+            job("old").rank("P2").gang(4).waiting(3000),
+            job("young").rank("P2").gang(4).waiting(30),
+            migration=False,
+        )
+    )
+    return problem, {"young": {"b": 4}}, ("dear",)
+
+
+def leaves_a_type_it_lost() -> Case:
+    """A job runs on a type that it allows no more, and moves to the only one that it does."""
+    problem = build_problem(
+        snapshot(
+            [node("a", 4, "a100"), node("h", 4, "h100")],
+            *(team("t").quota(a100=4), team("u").quota(a100=4)),
+            job("r").types(a100=1.0).running(h=4),
+            job("q").team("u").types(h100=1.0).rank("P2").gang(4),
+        )
+    )
+    return problem, {"r": {"a": 4}, "q": {"h": 4}}, ()
+
+
+def across_types() -> Case:
+    """What runs across two types is stopped, and leaves GPUs of both."""
+    problem = build_problem(
+        snapshot(
+            [node("a", 4, "a100"), node("h", 4, "h100")],
+            job("r").per_task(1).running(a=4, h=4),
+            job("qa").types(a100=1.0).rank("P2").gang(4),
+            job("qh").types(h100=1.0).rank("P2").gang(4),
+            migration=False,
+        )
+    )
+    return problem, {"qa": {"a": 4}, "qh": {"h": 4}}, ("r",)
+
+
 CRAFTED = [
     shared_victim,
     two_teams_inside,
@@ -175,12 +217,15 @@ CRAFTED = [
     emergency_moves,
     grows_faster,
     faster_than_full,
+    the_younger_and_the_dearer,
+    leaves_a_type_it_lost,
+    across_types,
 ]
 
 
 @pytest.mark.parametrize("case", CRAFTED, ids=lambda case: str(case.__name__))
 def test_crafted_plans_are_solutions_of_admission(case: Callable[[], Case]):
-    """Each was ruled out, or cost less than the least bill."""
+    """Each but the younger and the dearer was once ruled out, or cost less than the least bill."""
     problem, placements, stopped = case()
     plan = assignment(problem, placements, *stopped)
     assert check(problem, plan) == [], case.__doc__

@@ -1,1 +1,1 @@
-"""The exact and the coarse model of a round for CP-SAT: variables, constraints, objective, stages."""
+"""CP-SAT models of a round: the exact one and admission, with their variables, constraints, objective and stages."""

@@ -16,15 +16,8 @@ from ortools.sat.python.cp_model import CpModel, IntVar
 
 from optsched.rounds.problem import Problem
 from optsched.rounds.score import loss_at
-from optsched.solve.cpsat.admission_rules import (
-    Claims,
-    add_ceilings,
-    add_payment,
-    add_rights,
-    add_room,
-    add_stop_limit,
-    sum_parts,
-)
+from optsched.solve.cpsat.admission_rights import Claims, add_rights
+from optsched.solve.cpsat.admission_rules import add_ceilings, add_payment, add_room, add_stop_limit, sum_parts
 from optsched.solve.cpsat.decisions import Scope
 from optsched.solve.cpsat.groups import Groups, Part, Resize
 from optsched.solve.cpsat.linear import Sum, sum_of
@@ -36,8 +29,7 @@ from optsched.solve.cpsat.terms import Linear
 class Admitted:
     """What a solution of admission does: who starts, who stops, by how much running jobs shrink and grow.
 
-    Of those who stop or shrink, other teams may take from `reclaimed`. `sources` says for the takers of one GPU type, team, claim
-    team and priority how many GPUs they are to have of what is free, of their own team's victims, and of others'.
+    Of those who stop or shrink, other teams may take from `reclaimed`.
     """
 
     starts: frozenset[int]
@@ -45,7 +37,6 @@ class Admitted:
     reclaimed: frozenset[int]
     shrinks: Mapping[int, int]
     grows: Mapping[int, int]
-    sources: Mapping[tuple[int, int, int, int], tuple[int, int, int]]
 
 
 class Admission:
@@ -58,7 +49,7 @@ class Admission:
         add_ceilings(groups)
         add_stop_limit(groups)
         add_payment(groups)
-        self._rights = add_rights(groups, Claims(groups))
+        add_rights(groups, Claims(groups))
         add_room(groups)
         self.ladder = _ladder(groups)
         self._tie, self._bill = self._make_tie(), self._make_bill()
@@ -114,7 +105,7 @@ class Admission:
         return result.linear
 
     def _resize_bill(self, resize: Resize) -> Sum:
-        """Return what a resize adds to the bill at least: it changes what is lost by its GPUs, and maybe by its span."""
+        """Return what a resize adds to the bill at least: less or more is lost, by its GPUs and maybe by its span."""
         problem, job, result = self.problem, resize.job, Sum()
         spread, y = job.spread_now, resize.gpu_type
         nodes = np.array([n for n, _ in spread])
@@ -173,11 +164,6 @@ class Admission:
             )
             | {r.job.index for r in groups.resizes if r.taken is not None and value(r.taken)},
             shrinks={r.job.index: lost * r.step for r in groups.resizes if (lost := value(r.lost))},
-            sources={
-                (y, *takers): (value(free.linear), value(own.linear), value(others.linear))
-                for y, rights in enumerate(self._rights)
-                for takers, (free, own, others) in rights.sources.items()
-            },
             grows={r.job.index: gained * r.step for r in groups.resizes if (gained := value(r.gained))},
         )
 
@@ -187,7 +173,7 @@ def _negative(amount: Sum) -> Sum:
 
 
 def _ladder(groups: Groups) -> Ladder:
-    """Return the tier sums along the keys; where nobody has a part, a key's sums are the very ones of the key before."""
+    """Return the tier sums along the keys; where nobody has a part, a key's sums are those of the key before."""
     problem = groups.problem
     keys = 2 * len(problem.priorities)
     by_key: dict[int, dict[int, list[Part]]] = defaultdict(lambda: defaultdict(list))

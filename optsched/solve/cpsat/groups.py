@@ -215,7 +215,7 @@ class Groups:
     def _least_losses(self, job: RoundJob) -> dict[int, int]:
         """Return the least placement loss at the minimum by GPU type, of those types that could hold the job."""
         shape = (id(job.nodes), job.type_speed, job.span_speed, job.required, job.slices, job.preferred)
-        key = (*self.reach.kind(job), *shape, job.cut, job.unit, job.minimum, job.elastic)
+        key = (*self.reach.kind(job), *shape, job.cut, job.unit, job.minimum, job.maximum)
         side = (job.cpus_per_gpu_u, job.memory_per_gpu_u)
         found = self._losses.get((*key, *side))
         if found is None:
@@ -268,7 +268,7 @@ class Groups:
 
     def _stop_key(self, job: RoundJob) -> tuple[object, ...]:
         takeable = self.problem.takeable[job.index]
-        alone = job.index in self.scope.resizes or self._retypes(job)
+        alone = job.index in self.scope.resizes or self.retypes(job)
         return (
             job.team,
             job.claim_team,
@@ -343,11 +343,27 @@ class Groups:
         self._part(job, key, home, lost, most_lost, -step)
         self._part(job, key, home, gained, most_gained, step)
 
-    def _retypes(self, job: RoundJob) -> bool:
-        return job.index in self.scope.moves and sum(speed > 0 for speed in job.type_speed) > 1
+    def retypes(self, job: RoundJob) -> bool:
+        """Return whether a running job may move to another GPU type: it may run on one that it allows no more."""
+        home = gpu_type_of(self.problem, job.spread_now)
+        return job.index in self.scope.moves and any(s > 0 and y != home for y, s in enumerate(job.type_speed))
+
+    def free(self, y: int) -> int:
+        """Return the GPUs of a type that are free to take, and those that jobs of another type may leave.
+
+        What runs may lie on nodes of several types, and counts for that of the first.
+        """
+        nodes, scope = self.problem.nodes, self.scope
+        here = nodes.taking & (nodes.gpu_type == y)
+        stray = 0
+        for j in scope.stops | scope.moves | scope.resizes:
+            spread = self.problem.jobs[j].spread_now
+            if gpu_type_of(self.problem, spread) != y:
+                stray += sum(count for n, count in spread if here[n])
+        return int(nodes.free[here].sum()) + stray
 
     def _add_retyping(self, job: RoundJob) -> None:
-        if not self._retypes(job):
+        if not self.retypes(job):
             return
         home = gpu_type_of(self.problem, job.spread_now)
         to = {
