@@ -28,6 +28,7 @@ class Claims:
         found = self._known.get((team, key, quota))
         if found is None:
             found = self._known[team, key, quota] = self._literal(team, key, quota=quota)
+        return found
 
     def _literal(self, team: int, key: int, *, quota: bool) -> IntVar | bool:
         groups, lines = self._groups, self._groups.problem.lines
