@@ -28,7 +28,7 @@ from optsched.values.profile import PriorityMode
 RANK_SHARE = 0.5
 """The share of what is left of the budget that one search for ranks may use."""
 
-ADMISSION_SHARE = 0.6
+ADMISSION_SHARE = 0.8
 """The share of the budget for admission; the rest is for places and bounds."""
 
 EXACT_NODES = 64
@@ -40,7 +40,7 @@ EXACT_SHARE = 0.9
 MOST_ADMISSIONS = 20
 """How many admissions alike are tried."""
 
-PLACES_SHARE = 0.2
+PLACES_SHARE = 0.1
 """The share of the budget after which no further style of placing is tried."""
 
 
