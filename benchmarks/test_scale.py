@@ -24,8 +24,14 @@ from optsched.rounds.build import build_problem
 from optsched.rounds.check import check
 from optsched.rounds.problem import Problem
 from optsched.rounds.score import score
+from optsched.solve.cpsat.admission import Admission, Admitted
+from optsched.solve.cpsat.decisions import full_scope
+from optsched.solve.cpsat.stages import Stages
+from optsched.solve.exact import most_gpus, stage_rows, through
+from optsched.solve.fine import STYLES, place
 from optsched.solve.greedy import greedy
 from optsched.solve.ladder import SolverChoice
+from optsched.solve.result import Budget, Spent
 from optsched.topology.tree import Tree, build_tree
 from optsched.values.job import JobState
 from optsched.values.plan import Plan, Source
@@ -60,6 +66,19 @@ class Scale:
     def greedy_plan(self) -> Plan:
         """The whole round by greedy, with what it reserves and explains."""
         return plan_round(self.snapshot, PlanOptions(solver=SolverChoice.GREEDY), WallClock(), tree=self.tree)
+
+    @cached_property
+    def admitted(self) -> Admitted:
+        """Who starts and who makes way in as good an admission as a minute finds."""
+        admission = Admission(self.problem, full_scope(self.problem))
+        stages = Stages(admission.model, Spent(Budget(wall_s=60.0), WallClock()), lean=True)
+        goals = [admission.ladder.stage(row, len(self.problem.priorities)) for row in stage_rows(self.problem)]
+        stages.maximize_in_order(goals, most_gpus(self.problem), 0.5)
+        return admission.decode(stages.value)
+
+    def first_rank(self, row: int) -> int:
+        """What greedy runs at ranks up to a row."""
+        return through(score(self.problem, greedy(self.problem)).rows, row, len(self.problem.priorities))
 
     def timed(self, benchmark: Any, step: Callable[..., Any], *args: Any) -> Any:
         """Time a step as often as this scale allows; return its last result."""
@@ -103,6 +122,24 @@ def test_greedy(benchmark: Any, scale: Scale) -> None:
     mode = scale.problem.profile.priority_mode
     assert not check(scale.problem, assignment)
     assert score(scale.problem, assignment).key(mode) > score(scale.problem, NO_CHANGE).key(mode)
+
+
+def test_admission(benchmark: Any, scale: Scale) -> None:
+    """Building admission and solving it for the first rank: as much as greedy runs there, or more."""
+    row = next(row for row in stage_rows(scale.problem) if scale.first_rank(row))
+
+    def admit() -> int:
+        admission = Admission(scale.problem, full_scope(scale.problem))
+        stages = Stages(admission.model, Spent(Budget(wall_s=60.0), WallClock()), lean=True)
+        return stages.maximize(admission.ladder.stage(row, len(scale.problem.priorities)), 1.0).bound
+
+    assert scale.timed(benchmark, admit) >= scale.first_rank(row)
+
+
+def test_fine(benchmark: Any, scale: Scale) -> None:
+    """Places for a whole admission: valid, or refused for want of homes for those who would have to move."""
+    found = scale.timed(benchmark, place, scale.problem, scale.admitted, STYLES[0])
+    assert found is None or not check(scale.problem, found)
 
 
 def test_whole_round(benchmark: Any, scale: Scale) -> None:

@@ -79,8 +79,8 @@ def add_solver_options(parser: argparse.ArgumentParser) -> None:
         "--solver",
         choices=("auto", "exact", "coarse", "greedy"),
         default="auto",
-        help="auto: what suits the size (default); exact: one model of everything, for small clusters; "
-        "coarse: who and roughly where first, nodes after; greedy: no solver, no bound",
+        help="auto: what suits the size (default): coarse, and up to 64 nodes exact after it; exact: one model of "
+        "everything, for small clusters; coarse: who starts and who makes way first, places after; greedy: no bound",
     )
     group.add_argument("--seed", metavar="N", type=seed, default=0, help="seed of the solver (default 0)")
 

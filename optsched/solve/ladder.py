@@ -28,7 +28,7 @@ class SolverChoice(enum.Enum):
     AUTO = "auto"
     """What suits any size: coarse to fine, and in small rounds the exact model after."""
     COARSE = "coarse"
-    """Admission first, places after; the same as auto today."""
+    """Admission first, places after; what auto does."""
     EXACT = "exact"
     """One model of the whole round."""
     GREEDY = "greedy"

@@ -45,7 +45,7 @@ class Profile:
     migration: bool = True
     horizon_s: float = 3600.0
     window_jobs: int = 1000
-    budget_s: float = 2.0
+    budget_s: float = 3.0
     grace_period_s: float = 120.0
     max_grace_period_s: float = 3600.0
     min_runtime_s: float = 600.0
