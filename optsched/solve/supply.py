@@ -308,13 +308,13 @@ class Supply:
             still = count
             for j in self.stopped_on.get(n, ()):
                 if still and kind.rights[j]:
-                    still -= self._draw(j, n, job.index, still)
+                    still -= self.draw(j, n, job.index, still)
             if still:
                 from_free[n] = still
         self._note(())
         return from_free
 
-    def _draw(self, victim: int, n: int, taker: int, most: int) -> int:
+    def draw(self, victim: int, n: int, taker: int, most: int) -> int:
         """Take up to `most` GPUs of what a stopped job leaves over on a node; returns how many."""
         pair = self._pair(victim, n)
         taken = min(most, int(self._left[pair]))
@@ -362,7 +362,7 @@ class Supply:
                 free -= still
                 from_free[n] = from_free.get(n, 0) + still
         for other, n, taker, taken in changes:
-            self._draw(other, n, taker, taken)
+            self.draw(other, n, taker, taken)
         self.used.pop(j, None)
         pairs = self._pairs_of(j)
         self._alive[pairs] = True
