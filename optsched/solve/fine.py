@@ -8,7 +8,7 @@ rarest first, before taking what anybody may have. What finds no place stays que
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -34,6 +34,9 @@ TIGHTNESS = 10
 
 MOST_TRIED = 8
 """How many nodes are tried for one job on one node, best first."""
+
+MOST_DISPLACED = 40
+"""How many starts of worse ranks are tried to be displaced for one job."""
 
 LEAST_WORTH, RAREST = 10_000, 40_000
 """What using a GPU of a stopped job instead of a free one is worth in GPU-seconds, and how much more if few may use it.
@@ -207,8 +210,8 @@ class Fine:
 
     def _free_share(self, taker: RoundJob, n: int) -> int:
         """Return the GPUs that a start has on a node of what is free for anybody."""
-        drawn = (users.get(n, {}).get(taker.index, 0) for users in self.supply.used.values())
-        return dict(self.ledger.changed[taker.index])[n] - sum(drawn)
+        here = ((n, dict(self.ledger.changed[taker.index])[n]),)
+        return here[0][1] - sum(self.supply.drawn_by(taker.index, here).values())
 
     def _trade(self, victim: RoundJob) -> bool:
         """Let a stopped job run on in place of a start of its own team, where its team has claims to one of them only."""
@@ -236,7 +239,7 @@ class Fine:
         while self._homeless:
             homeless, self._homeless = self._homeless, []
             for job in (self.problem.jobs[j] for j in homeless):
-                if not self._displace(job) and not self._clear(job):
+                if not (self._place(job) or self._displace(job) or self._clear(job)):
                     stuck.append(job.index)
             self._place_waiting()
             self._place_ones()
@@ -256,10 +259,7 @@ class Fine:
                 self._wait(other, other.size_now)
             else:
                 self._unbook(other)
-                if other.cut is Cut.ONE_NODE:
-                    self._wait(other, other.minimum)
-                elif not self._place_gang(other):
-                    self._unplaced.append(other.index)
+                self._unplaced.append(other.index)
         return self._return(job, n)
 
     def _return(self, job: RoundJob, n: int) -> bool:
@@ -483,12 +483,15 @@ class Fine:
 
     def _displace(self, job: RoundJob) -> bool:
         """Place a job where one of a worse rank is, which waits again: the worst of the smallest that will do."""
+        need, home = _need(job), gpu_type_of(self.problem, job.spread_now) if job.running else -1
+        free, types = self.ledger.gpus, self.problem.nodes.gpu_type
         worse = [
             (-other.minimum, self._rank(other), other.index, n)
             for other, n in self._placed.values()
-            if other.minimum >= _need(job) and self._rank(other) > self._rank(job) and job.nodes[n]
+            if other.minimum >= need and self._rank(other) > self._rank(job) and job.nodes[n]
+            if home < 0 or (types[n] == home and self._free_share(other, n) + free[n] >= need)
         ]
-        for size, *_, j, n in sorted(worse, reverse=True):
+        for size, *_, j, n in sorted(worse, reverse=True)[:MOST_DISPLACED]:
             other = self.problem.jobs[j]
             self.fill.unbook(other)
             del self._placed[j]
