@@ -104,6 +104,7 @@ class Fine:
         self._unplaced: list[int] = []
         self._homeless: list[int] = []
         self._ones: list[RoundJob] = []
+        self._closed: int | None = None
         self._placed: dict[int, tuple[RoundJob, int]] = {}
 
     def run(self) -> Placed:
@@ -160,7 +161,7 @@ class Fine:
         self._again()
 
     def _exchange(self, victim: RoundJob) -> bool:
-        """Let a stopped job run on whose room nobody took, and stop one alike instead that had to move."""
+        """Let a stopped job run on whose room nobody took, and stop one alike instead: one that moved, or met a taker."""
         n, problem = victim.spread_now[0][0], self.problem
         used = any(any(users.values()) for users in self.supply.used.get(victim.index, {}).values())
         if used or len(victim.spread_now) > 1 or not self.ledger.has_beside(victim, n, victim.size_now):
@@ -169,11 +170,12 @@ class Fine:
             return False
         if self.ledger.blocked_by(victim, victim.size_now, gpu_type_of(problem, victim.spread_now)) is not None:
             return False
-        movers = [problem.jobs[j] for j in self.ledger.changed if j < problem.first_queued]
+        others = [job for job in problem.running if job.index not in self.ledger.stopped and job.stoppable]
         left = victim.size_now
-        for mover in sorted(movers, key=lambda job: (-job.size_now, job.index)):
-            if mover.size_now <= left and mover.stoppable and self._alike(mover, victim):
-                left -= mover.size_now * self._stop_instead(mover, victim)
+        changed = self.ledger.changed.keys()
+        for other in sorted(others, key=lambda job: (job.index not in changed, -job.size_now, job.index)):
+            if other.size_now <= left and self._alike(other, victim):
+                left -= other.size_now * self._stop_instead(other, victim)
         return self.fill.run_on({victim.index})
 
     def _alike(self, one: RoundJob, other: RoundJob) -> bool:
@@ -191,20 +193,25 @@ class Fine:
 
     def _stop_instead(self, mover: RoundJob, victim: RoundJob) -> bool:
         """Stop a job that moved rather than another one, if somebody on its old node has a right over it and can pay."""
-        (n, _), ((at, _),) = mover.spread_now[0], self.ledger.changed[mover.index]
+        n, at = mover.spread_now[0][0], self.ledger.changed.get(mover.index)
         for taker in self.fill.takers_on(n):
-            if not self.fill.kind_now(taker).rights[mover.index] or self._free_share(taker, n) < mover.size_now:
+            if not self.fill.kind_now(taker).rights[mover.index]:
+                continue
+            if at and self._free_share(taker, n) < mover.size_now:
                 continue
             if mover.costs.stop > max(taker.pays_gpu_s // 4, victim.costs.stop):
                 continue
             self.floors.give_back(victim)
             if taker.team != mover.team and not exempt(taker) and not self.floors.take([mover]):
                 continue
-            self.loose.unsettle(mover, at)
-            self.loose.settle(mover, n)
+            if at:
+                self.loose.unsettle(mover, at[0][0])
+                self.loose.settle(mover, n)
+            self.loose.pin({mover.index})
             self.ledger.stop([mover])
             self.supply.leave([mover.index])
-            self.ledger.gpus[n] += self.supply.draw(mover.index, n, taker.index, mover.size_now)
+            if at:
+                self.ledger.gpus[n] += self.supply.draw(mover.index, n, taker.index, mover.size_now)
             return True
         return False
 
@@ -259,7 +266,10 @@ class Fine:
                 self._wait(other, other.size_now)
             else:
                 self._unbook(other)
-                self._unplaced.append(other.index)
+                self._closed = n
+                if other.cut is Cut.ONE_NODE or not self._place_gang(other):
+                    self._unplaced.append(other.index)
+                self._closed = None
         return self._return(job, n)
 
     def _return(self, job: RoundJob, n: int) -> bool:
@@ -412,6 +422,9 @@ class Fine:
         if barred.any() and not exempt(job):
             gpus = gpus.copy()
             gpus[self.supply.node[barred]] = -UNLIMITED
+        if self._closed is not None:
+            gpus = gpus.copy()
+            gpus[self._closed] = -UNLIMITED
         return Room(self._unreserved(job, gpus), room.cpus_u, room.memory_u)
 
     def _unreserved(self, job: RoundJob, gpus: Ints) -> Ints:
