@@ -11,18 +11,29 @@ from optsched.rounds.score import loss_at, scatter_price
 def cheapest_nodes(problem: Problem, job: RoundJob, nodes: Ints, price: Ints) -> Spread | None:
     """Return `minimum / unit` of `nodes` (all can hold a part), least in price and placement loss, or None.
 
-    `price` (N,) is what a part costs on each node, in GPU-seconds; negative where it saves something.
+    `price` (N,) is what a part costs on each node, in GPU-seconds; negative where it saves something. With slices of one
+    level each slice's nodes are the cheapest that are left of one domain there.
     """
     best: tuple[int, Ints] | None = None
     types = problem.nodes.gpu_type[nodes]
+    widest = job.slices[0][1] if job.slices else problem.tree.node_level
     for y in np.unique(types).tolist():
         if job.type_speed[y] <= 0:
             continue
         of_type = nodes[types == y]
-        for level in range(problem.tree.node_level - 1, -2, -1):
+        groups = _slices(problem, job, of_type, price) if job.slices else of_type[:, None]
+        if not len(groups):
+            continue
+        heads = groups[:, 0]
+        of = np.zeros(len(problem.nodes.capacity), dtype=np.int64)
+        of[heads] = np.arange(len(heads))
+        each = np.zeros(len(problem.nodes.capacity), dtype=np.int64)
+        each[heads] = price[groups].sum(axis=1)
+        for level in range(min(widest, problem.tree.node_level - 1), -2, -1):
             if job.required is not None and level < job.required:
                 break
-            for found in _in_one_domain(problem, job, of_type, price, level):
+            for chosen in _in_one_domain(problem, job, heads, each, level, groups.shape[1]):
+                found = groups[of[chosen]].ravel()
                 loss = loss_at(problem, job, job.minimum, level, y) + _scatter(problem, job, found)
                 value = int(price[found].sum()) + loss
                 if best is None or value < best[0]:
@@ -30,9 +41,27 @@ def cheapest_nodes(problem: Problem, job: RoundJob, nodes: Ints, price: Ints) ->
     return None if best is None else tuple((n, job.unit) for n in sorted(best[1].tolist()))
 
 
-def _in_one_domain(problem: Problem, job: RoundJob, nodes: Ints, price: Ints, level: int) -> list[Ints]:
-    """Return good sets of nodes inside one domain of a level (-1: the whole cluster), the cheapest first."""
-    count = job.minimum // job.unit
+def _slices(problem: Problem, job: RoundJob, nodes: Ints, price: Ints) -> Ints:
+    """Return the nodes slice by slice, (slices, nodes of one): in each domain of the slices' level the cheapest first."""
+    piece, level = job.slices[0]
+    width = piece // job.unit
+    domain = problem.tree.domain_of[level][nodes].astype(np.int64)
+    nodes, domain = nodes[domain >= 0], domain[domain >= 0]
+    order = np.lexsort((nodes, price[nodes], domain))
+    nodes, there = nodes[order], domain[order]
+    firsts = np.flatnonzero(np.r_[True, there[1:] != there[:-1]]) if len(there) else np.zeros(0, dtype=np.int64)
+    lengths = np.diff(firsts, append=len(there))
+    position = np.arange(len(there)) - np.repeat(firsts, lengths)
+    whole: Ints = nodes[position < np.repeat(lengths // width * width, lengths)].reshape(-1, width)
+    return whole
+
+
+def _in_one_domain(problem: Problem, job: RoundJob, nodes: Ints, price: Ints, level: int, width: int) -> list[Ints]:
+    """Return good sets of nodes inside one domain of a level (-1: the whole cluster), the cheapest first.
+
+    Each stands for `width` nodes.
+    """
+    count = job.minimum // job.unit // width
     domain = np.zeros(len(nodes), dtype=np.int64)
     if level >= 0:
         domain = problem.tree.domain_of[level][nodes].astype(np.int64)

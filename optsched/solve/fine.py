@@ -8,7 +8,7 @@ rarest first, before taking what anybody may have. What finds no place stays que
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -34,6 +34,9 @@ TIGHTNESS = 10
 
 MOST_TRIED = 8
 """How many nodes are tried for one job on one node, best first."""
+
+MOST_DISPLACED = 40
+"""How many starts of worse ranks are tried to be displaced for one job."""
 
 LEAST_WORTH, RAREST = 10_000, 40_000
 """What using a GPU of a stopped job instead of a free one is worth in GPU-seconds, and how much more if few may use it.
@@ -71,6 +74,7 @@ class Placed:
     assignment: Assignment
     unplaced: tuple[int, ...]
     homeless: tuple[int, ...]
+    dear: frozenset[int]
 
 
 class Fine:
@@ -100,6 +104,7 @@ class Fine:
         self._unplaced: list[int] = []
         self._homeless: list[int] = []
         self._ones: list[RoundJob] = []
+        self._closed: int | None = None
         self._placed: dict[int, tuple[RoundJob, int]] = {}
 
     def run(self) -> Placed:
@@ -114,15 +119,177 @@ class Fine:
                 self._wait(job, job.minimum)
         self._place_waiting()
         self._place_ones()
-        self._homeless = [j for j in self._homeless if not self._displace(self.problem.jobs[j])]
-        self._place_waiting()
-        for job in self._ones:
-            (self._homeless if job.running else self._unplaced).append(job.index)
+        self._send_home()
+        self._again()
         self._unshrink()
         for n in self.loose.reserved:
             self.ledger.gpus[n] = 0
-        self.supply.pin(j for j in self.ledger.changed if self.problem.jobs[j].running)
-        return Placed(self.fill.run(), tuple(self._unplaced), tuple(self._homeless))
+        return self._filled()
+
+    def _filled(self) -> Placed:
+        """Fill up what is left; stops that nobody who starts there can pay for are taken back first."""
+        self.fill.run_on()
+        for repeat in range(MOST_REPEATS):
+            assignment = Assignment(dict(self.ledger.changed), frozenset(self.ledger.stopped))
+            if repeat:
+                self.supply.pin(j for j in self.ledger.changed if self.problem.jobs[j].running)
+                assignment = self.fill.run()
+            flow = flow_of(self.problem, assignment)
+            dear = unpaid(self.problem, flow, served_by(self.problem, flow))
+            if repeat and (not dear or repeat == MOST_REPEATS - 1):
+                break
+            if dear:
+                self.loose.pin(self.ledger.stopped | self.ledger.changed.keys())
+                self._take_back(dear)
+        return Placed(assignment, tuple(self._unplaced), tuple(self._homeless), frozenset(dear))
+
+    def _take_back(self, stops: set[int]) -> None:
+        """Let stopped jobs run on, their takers put elsewhere or left out."""
+        for j in sorted(stops):
+            self._exchange(self.problem.jobs[j])
+        stops = stops & self.ledger.stopped
+        takers: dict[int, RoundJob] = {}
+        for j in sorted(stops):
+            for users in self.supply.used.get(j, {}).values():
+                takers.update({taker: self.problem.jobs[taker] for taker, count in users.items() if count})
+        for taker in takers.values():
+            self._unbook(taker)
+        self.fill.run_on(stops)
+        for j in sorted(stops & self.ledger.stopped):
+            self._trade(self.problem.jobs[j])
+        self._unplaced += takers
+        self._again()
+
+    def _exchange(self, victim: RoundJob) -> bool:
+        """Let a stopped job run on whose room nobody took, and stop one alike instead: one that moved, or met a taker."""
+        n, problem = victim.spread_now[0][0], self.problem
+        used = any(any(users.values()) for users in self.supply.used.get(victim.index, {}).values())
+        if used or len(victim.spread_now) > 1 or not self.ledger.has_beside(victim, n, victim.size_now):
+            return False
+        if problem.holds or problem.domain_holds:
+            return False
+        if self.ledger.blocked_by(victim, victim.size_now, gpu_type_of(problem, victim.spread_now)) is not None:
+            return False
+        others = [job for job in problem.running if job.index not in self.ledger.stopped and job.stoppable]
+        left = victim.size_now
+        changed = self.ledger.changed.keys()
+        for other in sorted(others, key=lambda job: (job.index not in changed, -job.size_now, job.index)):
+            if other.size_now <= left and self._alike(other, victim):
+                left -= other.size_now * self._stop_instead(other, victim)
+        return self.fill.run_on({victim.index})
+
+    def _alike(self, one: RoundJob, other: RoundJob) -> bool:
+        """Return whether it makes no difference to ranks and rights whose GPUs are given up, of two jobs on one node."""
+        takeable = self.problem.takeable
+        return (
+            len(one.spread_now) == 1
+            and (one.team, one.line_team, one.claim_team, one.priority)
+            == (other.team, other.line_team, other.claim_team, other.priority)
+            and one.minimum == one.size_now
+            and other.minimum == other.size_now
+            and gpu_type_of(self.problem, one.spread_now) == gpu_type_of(self.problem, other.spread_now)
+            and takeable[one.index] == takeable[other.index]
+        )
+
+    def _stop_instead(self, mover: RoundJob, victim: RoundJob) -> bool:
+        """Stop a job that moved rather than another one, if somebody on its old node has a right over it and can pay."""
+        n, at = mover.spread_now[0][0], self.ledger.changed.get(mover.index)
+        for taker in self.fill.takers_on(n):
+            if not self.fill.kind_now(taker).rights[mover.index]:
+                continue
+            if at and self._free_share(taker, n) < mover.size_now:
+                continue
+            if mover.costs.stop > max(taker.pays_gpu_s // 4, victim.costs.stop):
+                continue
+            self.floors.give_back(victim)
+            if taker.team != mover.team and not exempt(taker) and not self.floors.take([mover]):
+                continue
+            if at:
+                self.loose.unsettle(mover, at[0][0])
+                self.loose.settle(mover, n)
+            self.loose.pin({mover.index})
+            self.ledger.stop([mover])
+            self.supply.leave([mover.index])
+            if at:
+                self.ledger.gpus[n] += self.supply.draw(mover.index, n, taker.index, mover.size_now)
+            return True
+        return False
+
+    def _free_share(self, taker: RoundJob, n: int) -> int:
+        """Return the GPUs that a start has on a node of what is free for anybody."""
+        here = ((n, dict(self.ledger.changed[taker.index])[n]),)
+        return here[0][1] - sum(self.supply.drawn_by(taker.index, here).values())
+
+    def _trade(self, victim: RoundJob) -> bool:
+        """Let a stopped job run on in place of a start of its own team, where its team has claims to one of them only."""
+        alike = [
+            job
+            for job, _ in self._placed.values()
+            if job.claim_team == victim.claim_team
+            if job.minimum >= victim.size_now and job.priority >= victim.priority
+        ]
+        for job in sorted(alike, key=lambda job: (job.minimum, job.priority, -job.index))[:1]:
+            self._unbook(job)
+            self._unplaced.append(job.index)
+            if self.fill.run_on({victim.index}):
+                return True
+        return False
+
+    def _unbook(self, job: RoundJob) -> None:
+        """Take a start back."""
+        self.fill.unbook(job)
+        self._placed.pop(job.index, None)
+
+    def _send_home(self) -> None:
+        """Let those who found no new home have their old room: who is there now makes way, worst ranks first."""
+        stuck: list[int] = []
+        while self._homeless:
+            homeless, self._homeless = self._homeless, []
+            for job in (self.problem.jobs[j] for j in homeless):
+                if not (self._place(job) or self._displace(job) or self._clear(job)):
+                    stuck.append(job.index)
+            self._place_waiting()
+            self._place_ones()
+        self._homeless = stuck
+
+    def _clear(self, job: RoundJob) -> bool:
+        """Put a running job back on its node, out of which others go as far as need be."""
+        n = job.spread_now[0][0]
+        there = [self.problem.jobs[j] for j, spread in self.ledger.changed.items() if any(m == n for m, _ in spread)]
+        for other in sorted(there, key=lambda other: (-self._rank(other), other.minimum, other.index)):
+            if self._return(job, n):
+                return True
+            if other.running and len(other.spread_now) > 1:
+                continue
+            if other.running:
+                self.loose.unsettle(other, n)
+                self._wait(other, other.size_now)
+            else:
+                self._unbook(other)
+                self._closed = n
+                if other.cut is Cut.ONE_NODE or not self._place_gang(other):
+                    self._unplaced.append(other.index)
+                self._closed = None
+        return self._return(job, n)
+
+    def _return(self, job: RoundJob, n: int) -> bool:
+        """Put a running job back on its node if there is room, whatever its state."""
+        back = bool(self.ledger.gpus[n] >= job.size_now) and self.ledger.has_beside(job, n, job.size_now)
+        if back:
+            self.loose.settle(job, n)
+        return back
+
+    def _again(self) -> None:
+        """Try those once more who found no place: there may be some by now."""
+        unplaced, self._unplaced = self._unplaced, []
+        for job in (self.problem.jobs[j] for j in unplaced):
+            if job.cut is Cut.ONE_NODE:
+                self._wait(job, job.minimum)
+            elif not self._place_gang(job):
+                self._unplaced.append(job.index)
+        self._place_waiting()
+        self._place_ones()
+        self._send_home()
 
     def _place_waiting(self) -> None:
         """Place who waits, but those of one GPU: they come last, together."""
@@ -255,6 +422,9 @@ class Fine:
         if barred.any() and not exempt(job):
             gpus = gpus.copy()
             gpus[self.supply.node[barred]] = -UNLIMITED
+        if self._closed is not None:
+            gpus = gpus.copy()
+            gpus[self._closed] = -UNLIMITED
         return Room(self._unreserved(job, gpus), room.cpus_u, room.memory_u)
 
     def _unreserved(self, job: RoundJob, gpus: Ints) -> Ints:
@@ -287,7 +457,7 @@ class Fine:
         kind = self._kind(job)
         room = self._room(job, kind)
         below = job.unit if job.cut is not Cut.WHOLE_NODES else int(self.problem.nodes.capacity.max(initial=0))
-        if job.cut is Cut.PER_NODE and not job.slices:
+        if job.cut is Cut.PER_NODE and len(job.slices) < 2 and all(piece % job.unit == 0 for piece, _ in job.slices):
             spread = self._equal_nodes(job, room, self._worth(kind, job.unit))
         else:
             spread = self._pack(job, room, below)
@@ -326,12 +496,15 @@ class Fine:
 
     def _displace(self, job: RoundJob) -> bool:
         """Place a job where one of a worse rank is, which waits again: the worst of the smallest that will do."""
+        need, home = _need(job), gpu_type_of(self.problem, job.spread_now) if job.running else -1
+        free, types = self.ledger.gpus, self.problem.nodes.gpu_type
         worse = [
             (-other.minimum, self._rank(other), other.index, n)
             for other, n in self._placed.values()
-            if other.minimum >= _need(job) and self._rank(other) > self._rank(job) and job.nodes[n]
+            if other.minimum >= need and self._rank(other) > self._rank(job) and job.nodes[n]
+            if home < 0 or (types[n] == home and self._free_share(other, n) + free[n] >= need)
         ]
-        for size, *_, j, n in sorted(worse, reverse=True):
+        for size, *_, j, n in sorted(worse, reverse=True)[:MOST_DISPLACED]:
             other = self.problem.jobs[j]
             self.fill.unbook(other)
             del self._placed[j]
@@ -454,15 +627,5 @@ def place(problem: Problem, admitted: Admitted, style: Style) -> Assignment | No
     Tried again are: with those kept where they are who had to leave and found no new home, and without the stops that
     nobody who starts there can pay for.
     """
-    stuck: frozenset[int] = frozenset()
-    for _ in range(MOST_REPEATS):
-        placed = Fine(problem, admitted, style, stuck).run()
-        if placed.homeless:
-            stuck |= frozenset(placed.homeless)
-            continue
-        flow = flow_of(problem, placed.assignment)
-        dear = unpaid(problem, flow, served_by(problem, flow))
-        if not dear:
-            return placed.assignment
-        admitted = replace(admitted, stops=admitted.stops - dear, reclaimed=admitted.reclaimed - dear)
-    return None
+    placed = Fine(problem, admitted, style).run()
+    return None if placed.homeless or placed.dear else placed.assignment

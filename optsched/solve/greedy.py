@@ -6,7 +6,7 @@ It is the fallback of every round, the hint of every search, and what they are m
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from optsched.clock import Clock
@@ -97,7 +97,7 @@ class Pass:
             if job.can_ever_run and not self._start_in_free_room(job) and self.params.preempt:
                 self._start_over_victims(job)
         if self.params.leftovers:
-            self._run_on()
+            self.run_on()
         if self.params.grow:
             grow(self.problem, self.ledger)
         return Assignment(dict(self.ledger.changed), frozenset(self.ledger.stopped))
@@ -132,6 +132,10 @@ class Pass:
         for n, _ in spread:
             self._takers_on.setdefault(n, []).append(job)
 
+    def takers_on(self, n: int) -> Sequence[RoundJob]:
+        """Return who starts on a node."""
+        return self._takers_on.get(n, ())
+
     def _reclaimed(
         self, job: RoundJob, spread: Spread, chosen: Sequence[RoundJob], met: Sequence[RoundJob]
     ) -> list[RoundJob]:
@@ -140,12 +144,12 @@ class Pass:
         for victim in chosen:
             takers = {taker.index: taker for n, _ in victim.spread_now for taker in self._takers_on.get(n, ())}
             for taker in takers.values():
-                if taker.team != victim.team and not exempt(taker) and self._kind_now(taker).rights[victim.index]:
+                if taker.team != victim.team and not exempt(taker) and self.kind_now(taker).rights[victim.index]:
                     found.append(victim)
                     break
         return found
 
-    def _kind_now(self, taker: RoundJob) -> Kind:
+    def kind_now(self, taker: RoundJob) -> Kind:
         """Return the rights of a job that has started."""
         known = self.supply.kind_of.get(taker.index)
         return known or self.supply.kind(taker, claim_of(self.problem, taker, taker.minimum, self.ledger.claim))
@@ -278,11 +282,15 @@ class Pass:
             return gain * self.problem.horizon_s > 1000 * (cost + loss)
         return next((more for more in change if more), 0) > 0
 
-    def _run_on(self) -> None:
-        """Let stopped jobs run on whose GPUs nobody needs after all, those missed most first."""
+    def run_on(self, only: Set[int] | None = None) -> bool:
+        """Let stopped jobs (`only` these) run on whose GPUs nobody needs after all, those missed most first.
+
+        Returns whether any does.
+        """
+        found = False
         held = {n for hold in self.problem.holds for n in hold.gpus} if self.problem.holds else set()
         ledger, price = self.ledger, self.supply.price
-        for j in sorted(ledger.stopped, key=lambda each: (-int(price[each]), each)):
+        for j in sorted(ledger.stopped if only is None else only, key=lambda each: (-int(price[each]), each)):
             victim = self.problem.jobs[j]
             gpu_type = gpu_type_of(self.problem, victim.spread_now)
             if any(n in held for n, _ in victim.spread_now) or self.problem.domain_holds:
@@ -300,3 +308,5 @@ class Pass:
             if from_free is not None:
                 ledger.run_on(victim, from_free)
                 self.floors.give_back(victim)
+                found = True
+        return found

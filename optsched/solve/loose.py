@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,8 +89,17 @@ class Loose:
                 self.reserved[n] = job.team
         return chosen
 
+    def pin(self, jobs: Set[int]) -> None:
+        """Let these jobs move no more."""
+        for n, on in self._on.items():
+            for job in [job for job in on if job.index in jobs]:
+                self._forget(job, n)
+
     def _take_off(self, job: RoundJob, n: int) -> None:
         self._book(job, n, 1)
+        self._forget(job, n)
+
+    def _forget(self, job: RoundJob, n: int) -> None:
         self._on[n].remove(job)
         for (size, team), sums in self._sums.items():
             if job.size_now < size and self._moves_for(job, team):

@@ -230,7 +230,7 @@ class Supply:
             self._left[pairs] = self.gpus[pairs]
             for n, _ in self.problem.jobs[j].spread_now:
                 self.stopped_on.setdefault(n, []).append(j)
-        self._note(chosen)
+        self._note()
 
     def shrink(self, j: int, given: Spread) -> None:
         """Let a job give up GPUs on some nodes before it is known for whom. Comes before anybody's rights are asked."""
@@ -238,7 +238,7 @@ class Supply:
         for n, count in given:
             self._left[self._pair(j, n)] = count
             self.stopped_on.setdefault(n, []).append(j)
-        self._note([j])
+        self._note()
 
     def unused(self, j: int) -> Spread:
         """Return what a job that shrinks gives up on nodes where nobody took any of it."""
@@ -254,7 +254,7 @@ class Supply:
         for n in nodes:
             self._left[self._pair(j, n)] = 0
             self.stopped_on[n].remove(j)
-        self._note(())
+        self._note()
 
     def pin(self, jobs: Iterable[int]) -> None:
         """Take running jobs out of those that may still be stopped."""
@@ -271,7 +271,7 @@ class Supply:
                 count -= drawn
             if count:
                 free[n] = count
-        self._note([victim for n, _ in spread for victim in self.stopped_on.get(n, ())])
+        self._note()
         return free
 
     @property
@@ -308,13 +308,13 @@ class Supply:
             still = count
             for j in self.stopped_on.get(n, ()):
                 if still and kind.rights[j]:
-                    still -= self._draw(j, n, job.index, still)
+                    still -= self.draw(j, n, job.index, still)
             if still:
                 from_free[n] = still
-        self._note(())
+        self._note()
         return from_free
 
-    def _draw(self, victim: int, n: int, taker: int, most: int) -> int:
+    def draw(self, victim: int, n: int, taker: int, most: int) -> int:
         """Take up to `most` GPUs of what a stopped job leaves over on a node; returns how many."""
         pair = self._pair(victim, n)
         taken = min(most, int(self._left[pair]))
@@ -334,10 +334,9 @@ class Supply:
         pairs = self._pairs_of(j)
         return int(pairs[np.searchsorted(self.node[pairs], n)])
 
-    def _note(self, more: Sequence[int]) -> None:
+    def _note(self) -> None:
         """Bring the list of pairs with leftovers up to date."""
-        pairs = np.unique(np.concatenate([self._leaving, *(self._pairs_of(j) for j in more)]))
-        self._leaving = pairs[self._left[pairs] > 0]
+        self._leaving = np.flatnonzero(self._left)
 
     def give_back(self, victim: RoundJob) -> dict[int, int] | None:
         """Let a stopped job run on if its takers can do without; returns what they take of free GPUs instead."""
@@ -362,12 +361,12 @@ class Supply:
                 free -= still
                 from_free[n] = from_free.get(n, 0) + still
         for other, n, taker, taken in changes:
-            self._draw(other, n, taker, taken)
+            self.draw(other, n, taker, taken)
         self.used.pop(j, None)
         pairs = self._pairs_of(j)
         self._alive[pairs] = True
         self._left[pairs] = 0
         for n, _ in victim.spread_now:
             self.stopped_on[n].remove(j)
-        self._note(())
+        self._note()
         return from_free
