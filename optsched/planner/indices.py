@@ -24,6 +24,11 @@ class Indices:
             cluster.fabrics.get(node.fabric) if node.fabric else None for node in cluster.nodes
         ]
         index = problem.tree.node_index
+        for room in problem.snapshot.carried.occupied:
+            if isinstance(room.gpus, int):
+                self._counted.add(index[room.node])
+            else:
+                self._room(index[room.node]).difference_update(room.gpus)
         for job in problem.running:
             if not assignment.after(job):
                 continue

@@ -14,6 +14,7 @@ from optsched.rounds.assignment import Assignment
 from optsched.rounds.check import amount_of
 from optsched.rounds.problem import Hold, Ints, Problem, RoundJob, Spread, What
 from optsched.solve.packing import pack
+from optsched.values.job import gpus_on
 from optsched.values.plan import ReservedRoom
 
 NEVER = np.inf
@@ -49,9 +50,23 @@ def reserve(problem: Problem, assignment: Assignment) -> tuple[Problem, tuple[Re
         and each.job.job.start_deadline_at is not None
         and each.start_at <= each.job.job.start_deadline_at
     }
-    holds = tuple(hold for each in reserved if (hold := _hold(problem, each)) is not None)
+    waits = [*_kept(problem, assignment), *reserved]
+    holds = tuple(hold for each in waits if (hold := _hold(problem, each)) is not None)
     jobs = tuple(dataclasses.replace(job, due=False) if job.index in met and job.due else job for job in problem.jobs)
     return dataclasses.replace(problem, holds=holds, jobs=jobs), tuple(reserved)
+
+
+def _kept(problem: Problem, assignment: Assignment) -> list[Reserved]:
+    """Return what earlier rounds keep for jobs that wait, as reservations of that room."""
+    kept = {each.job: each for each in problem.snapshot.carried.kept} if problem.snapshot.carried.kept else {}
+    index = problem.tree.node_index
+    found = []
+    for job in problem.queued if kept else ():
+        room = kept.get(job.job.id)
+        if room is not None and job.index not in assignment.changed:
+            spread = tuple(sorted((index[node], count) for node, count in room.gpus.items()))
+            found.append(Reserved(job, spread, room.until))
+    return found
 
 
 def _candidates(problem: Problem, assignment: Assignment) -> list[RoundJob]:
@@ -87,13 +102,18 @@ class _Forecast:
         entries = [
             (self._end(job, assignment), job.index, n, count) for job in problem.running for n, count in job.spread_now
         ]
+        # What drains belongs to nobody: an index behind the running jobs, with CPUs and memory of its own left out.
+        entries += [
+            (room.until, problem.first_queued, problem.tree.node_index[room.node], gpus_on(room.gpus))
+            for room in problem.snapshot.carried.occupied
+        ]
         entries.sort()
         self._ends = np.array([each[0] for each in entries], dtype=np.float64)
         self._jobs = np.array([each[1] for each in entries], dtype=np.int64)
         self._nodes = np.array([each[2] for each in entries], dtype=np.int64)
         self._gpus = np.array([each[3] for each in entries], dtype=np.int64)
-        cpu = np.array([job.cpus_per_gpu_u for job in problem.running], dtype=np.int64)
-        memory = np.array([job.memory_per_gpu_u for job in problem.running], dtype=np.int64)
+        cpu = np.array([*(job.cpus_per_gpu_u for job in problem.running), 0], dtype=np.int64)
+        memory = np.array([*(job.memory_per_gpu_u for job in problem.running), 0], dtype=np.int64)
         self._cpus = self._gpus * cpu[self._jobs] if entries else self._gpus
         self._memory = self._gpus * memory[self._jobs] if entries else self._gpus
         self._booked = np.zeros(len(problem.nodes.capacity), dtype=np.int64)

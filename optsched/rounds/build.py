@@ -168,7 +168,7 @@ def _build_jobs(
                 team=teams.index[job.team],
                 tier=DEADLINE if job.id in near else tiers[job.id],
                 priority=builder.priority(job),
-                submitted_at=job.submitted_at,
+                submitted_at=snapshot.placed_at(job),
                 id=job.id,
                 amounts=_vector(job, job.min_gpus if most else 0, gpu_type, types),
                 deadline_at=job.start_deadline_at or 0.0 if job.id in near else 0.0,
@@ -213,7 +213,7 @@ def _tiers(
         by_team[teams.grant_of.get(job.id, teams.index[job.team])].append(job)
     tiers: dict[str, int] = {}
     for team, jobs in by_team.items():
-        jobs.sort(key=lambda j: (-builder.priority(j), j.state is JobState.QUEUED, j.submitted_at, j.id))
+        jobs.sort(key=lambda j: (-builder.priority(j), j.state is JobState.QUEUED, builder.snapshot.placed_at(j), j.id))
         through = [0] * len(builder.gpu_types)
         line = _Line(
             bool(lines.typed[team]),

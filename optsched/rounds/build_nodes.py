@@ -42,6 +42,11 @@ def build_nodes(snapshot: Snapshot, gpu_types: Sequence[str]) -> Nodes:
             booked[n] += count
             booked_cpus[n] += cpu * count
             booked_memory[n] += memory_each * count
+    for room in snapshot.carried.occupied:
+        n = index[room.node]
+        booked[n] += gpus_on(room.gpus)
+        booked_cpus[n] += micro(room.cpus)
+        booked_memory[n] += micro(room.memory_gb)
     return Nodes(
         capacity=capacity,
         free=np.maximum(capacity - booked, 0),

@@ -1,0 +1,143 @@
+"""Deciding: what the next plan is. Reads a state and changes nothing; the decision is an event like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from optsched.engine.events import Cause, Decided
+from optsched.engine.places import barred_nodes, claimed, stand_in, suits
+from optsched.engine.state import JobRecord, State
+from optsched.engine.view import snapshot_of
+from optsched.policy.victims import grace_s
+from optsched.values.ids import JobId, NodeId
+from optsched.values.job import JobState, Placement, gpus_on
+from optsched.values.plan import Plan, Preemption, RoundInfo, Source, Start, Status
+from optsched.values.snapshot import Snapshot
+
+Planner = Callable[[Snapshot], Plan]
+"""What plans a round: the same snapshot gives the same plan."""
+
+
+def decide(state: State, planner: Planner) -> Decided | None:
+    """Return the next decision, None where nothing can have become possible since the last one, or starts pause."""
+    if not state.due or state.paused:
+        return None
+    repaired = _repair(state)
+    if repaired is not None:
+        return repaired
+    snapshot = snapshot_of(state)
+    plan = planner(snapshot)
+    return _called_in(state, snapshot, plan, planner) or Decided(plan, state.version, lent=_lent(state, plan))
+
+
+# Repair
+
+
+def _repair(state: State) -> Decided | None:
+    """Return the restart of failed gangs on what is left of their nodes and a few others, None where none can be so."""
+    starts: list[Start] = []
+    held = claimed(state.nodes.keys(), state.jobs, state.claims)
+    for record in state.jobs.values():
+        if record.state is not JobState.QUEUED or record.rest is None or record.rest.until <= state.now:
+            continue
+        if record.claim is not None or (record.not_before is not None and record.not_before > state.now):
+            continue
+        placement = _patched(state, record, held)
+        if placement is not None:
+            starts.append(Start(record.id, placement, ""))
+            for node, gpus in placement.items():
+                held[node] = held.get(node, 0) + gpus_on(gpus)
+    if not starts:
+        return None
+    info = RoundInfo(Source.NO_CHANGE, Status.FEASIBLE, None, None, 0.0, 0.0, len(starts), len(starts))
+    return Decided(Plan(info, starts=tuple(starts)), state.version, Cause.REPAIR)
+
+
+def _patched(state: State, record: JobRecord, held: dict[NodeId, int]) -> Placement | None:
+    """Return the placement that failed with equal free nodes in place of those that are gone, None where one has none.
+
+    What the rest still has booked to the failed run is on its way to be free.
+    """
+    rest = record.rest
+    assert rest is not None
+    barred = barred_nodes(record.job, state.reservations, state.now)  # type: ignore[arg-type]
+    placement: dict[NodeId, int | tuple[int, ...]] = {}
+    for node, gpus in rest.was.items():
+        there = state.nodes.get(node)
+        if there is None or node not in rest.gpus or not suits(there.node, record.job) or node in barred:
+            continue
+        others = sum(gpus_on(each.gpus) for each in there.bookings if each.job != record.id)
+        if others + held.get(node, 0) + gpus_on(gpus) > there.node.healthy_gpus:
+            continue
+        placement[node] = gpus
+    missing = [node for node in rest.was if node not in placement]
+    if not placement or any(node not in state.nodes for node in missing):
+        return None
+    used: set[NodeId] = set(placement)
+    for node in missing:
+        gpus = gpus_on(rest.was[node])
+        other = stand_in(record, node, gpus, state.nodes, state.cluster.levels, held, used, barred)
+        if other is None:
+            return None
+        used.add(other)
+        placement[other] = gpus
+    return placement
+
+
+# Holds
+
+
+def _lent(state: State, plan: Plan) -> dict[JobId, tuple[JobId, ...]]:
+    """Return, for each preemptible start on nodes held for a reservation, the jobs whose hold it was let into."""
+    found: dict[JobId, tuple[JobId, ...]] = {}
+    holds = [(room.job, frozenset(room.nodes), room.start_estimate_at) for room in plan.reservations if room.nodes]
+    if not holds:
+        return found
+    for start in plan.starts:
+        job = state.jobs[start.job].job
+        if not job.preemptible or not state.profile.backfill_preemptible:
+            continue
+        ends = None if job.estimated_runtime_s is None else state.now + job.estimated_runtime_s
+        hosts = tuple(
+            holder
+            for holder, nodes, at in holds
+            if holder != start.job
+            and not nodes.isdisjoint(start.placement)
+            and (ends is None or at is None or ends > at)
+        )
+        if hosts:
+            found[start.job] = hosts
+    return found
+
+
+def _called_in(state: State, snapshot: Snapshot, plan: Plan, planner: Planner) -> Decided | None:
+    """Return the start of a job whose hold is lent out, if those whom it was lent to make the room; else None."""
+    guests: dict[JobId, set[JobId]] = {}
+    for record in state.jobs.values():
+        if record.on_call and record.state is JobState.RUNNING:
+            for holder in record.on_call:
+                guests.setdefault(holder, set()).add(record.id)
+    if not guests:
+        return None
+    starting = {each.job for each in plan.starts}
+    for waiting in plan.queued:
+        mine = guests.get(waiting.job)
+        if not mine or waiting.job in starting:
+            continue
+        without = replace(snapshot, jobs=tuple(job for job in snapshot.jobs if job.id not in mine))
+        start = next((each for each in planner(without).starts if each.job == waiting.job), None)
+        if start is None or start.waits_for:
+            continue
+        placed = [(name, state.jobs[name]) for name in sorted(mine)]
+        gone = [(name, each) for name, each in placed if not start.placement.keys().isdisjoint(each.job.placement)]
+        if not gone:
+            continue
+        stops = tuple(Preemption(name, (start.job,), 0.0, 0.0, _grace(state, each)) for name, each in gone)
+        only = replace(plan, starts=(start,), preemptions=stops, migrations=(), resizes=())
+        return Decided(only, state.version, Cause.HOLD)
+    return None
+
+
+def _grace(state: State, record: JobRecord) -> float:
+    return grace_s(record.job, state.profile)
