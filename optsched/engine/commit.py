@@ -15,7 +15,7 @@ from optsched.engine.draft import Draft
 from optsched.engine.events import Cause, Decided
 from optsched.engine.places import claimed
 from optsched.engine.runs import stop_run
-from optsched.engine.state import Change, Claim, JobRecord, StopCause
+from optsched.engine.state import Change, Claim, StopCause, goes_on
 from optsched.values.cluster import NodeState
 from optsched.values.ids import JobId, NodeId
 from optsched.values.job import JobState, Placement, gpus_on
@@ -43,9 +43,16 @@ def commit(draft: Draft, event: Decided) -> None:
         return
     takers = _takers(plan)
     stops = {each.job: each for each in plan.preemptions}
-    accepted = _accepted(draft, event, takers, stops)
+    accepted, served = _accepted(draft, event, takers, stops)
     if len(accepted) < len(takers):
         draft.due = True
+    over = _overbooked(draft, takers, stops, served, accepted)
+    if over:
+        # Planned again from the same state it would come out the same: wait until something changes.
+        draft.due = False
+        accepted -= over
+        for job in over:
+            draft.put(replace(draft.job(job), rest=None))
     _apply(draft, event, {job: takers[job] for job in takers if job in accepted}, stops)
     if event.cause is Cause.ROUND:
         draft.set(reserved=plan.reservations)
@@ -60,8 +67,8 @@ def _takers(plan: Plan) -> dict[JobId, _Taker]:
 
 def _accepted(
     draft: Draft, event: Decided, takers: Mapping[JobId, _Taker], stops: Mapping[JobId, Preemption]
-) -> set[JobId]:
-    """Return the takers whose own job and nodes, and all whose givers, are as the plan saw them."""
+) -> tuple[set[JobId], Mapping[JobId, set[JobId]]]:
+    """Return the takers whose own job, nodes and givers are as the plan saw them; and whom each giver serves."""
     plan = event.plan
     givers: dict[JobId, set[JobId]] = defaultdict(set)
     served: dict[JobId, set[JobId]] = {}
@@ -81,7 +88,7 @@ def _accepted(
         accepted -= idle | refused
     for job in sorted(takers.keys() - accepted):
         draft.note(Kind.DROPPED, "planned on what has changed since: planned again", job)
-    return _that_fit(draft, takers, stops, served, accepted)
+    return accepted, served
 
 
 def _fresh(draft: Draft, taker: _Taker, seen: int) -> bool:
@@ -102,18 +109,21 @@ def _fresh(draft: Draft, taker: _Taker, seen: int) -> bool:
 
 
 def _stoppable(draft: Draft, job: JobId, seen: int) -> bool:
+    """Return whether a victim runs as it did, and its team has lost nothing since that others may not take twice."""
     record = draft.jobs.get(job)
-    return record is not None and record.state is JobState.RUNNING and record.changed <= seen
+    if record is None or record.state is not JobState.RUNNING or record.changed > seen:
+        return False
+    return draft.before.left.get(record.job.team, 0) <= seen
 
 
-def _that_fit(
+def _overbooked(
     draft: Draft,
     takers: Mapping[JobId, _Taker],
     stops: Mapping[JobId, Preemption],
     served: Mapping[JobId, set[JobId]],
     accepted: set[JobId],
 ) -> set[JobId]:
-    """Return the accepted takers less those that would overbook a node: the last guard, whatever a plan says."""
+    """Return the accepted takers that would overbook a node: the last guard, whatever a plan says."""
     leaving = {job for job in accepted if takers[job].change is not Change.START}
     leaving |= {job for job in stops if served.get(job, set()) & accepted}
     use: dict[NodeId, int] = defaultdict(int)
@@ -121,12 +131,13 @@ def _that_fit(
         for node, gpus in takers[job].placement.items():
             use[node] += gpus_on(gpus)
     held = claimed(use.keys(), draft.jobs, draft.claims)
-    drains = {job for name in draft.claims for job in _givers(draft.job(name))}
     full = set()
     for node, wanted in use.items():
         record = draft.node(node)
         stays = sum(
-            gpus_on(each.gpus) for each in record.bookings if each.job not in leaving and each.job not in drains
+            gpus_on(each.gpus)
+            for each in record.bookings
+            if each.job not in leaving and goes_on(draft.jobs, each.job, each.run)
         )
         if wanted + stays + held.get(node, 0) > record.node.healthy_gpus and wanted:
             full.add(node)
@@ -134,11 +145,7 @@ def _that_fit(
     if over:
         names = ", ".join(sorted(full)[:3])
         draft.note(Kind.ALARM, f"a plan overbooks {names}: dropped for {', '.join(sorted(over)[:3])}")
-    return accepted - over
-
-
-def _givers(record: JobRecord) -> tuple[JobId, ...]:
-    return () if record.claim is None else (*record.claim.givers, record.id)
+    return over
 
 
 def _gains(draft: Draft, taker: _Taker, nodes: set[NodeId]) -> bool:
@@ -173,6 +180,7 @@ def _apply(draft: Draft, event: Decided, takers: Mapping[JobId, _Taker], stops: 
             continue
         before = record.job.placed_gpus
         after = sum(gpus_on(gpus) for gpus in taker.placement.values())
+        record = replace(record, on_call=event.lent.get(job, ()))
         stop_run(draft, record, StopCause.ELSEWHERE, claim=claim, why="goes on elsewhere")
         if taker.change is Change.MOVE:
             draft.note(Kind.MOVED, f"goes on {_where(taker.placement)}", job)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from optsched.engine.events import Cause, Decided
-from optsched.engine.places import barred_nodes, claimed, stand_in, suits
-from optsched.engine.state import JobRecord, State
+from optsched.engine.places import barred_nodes, claimed, pick, stand_in, suits
+from optsched.engine.state import JobRecord, State, tokens_at
 from optsched.engine.view import snapshot_of
 from optsched.policy.victims import grace_s
 from optsched.values.ids import JobId, NodeId
@@ -81,7 +81,7 @@ def _patched(state: State, record: JobRecord, held: dict[NodeId, int]) -> Placem
         if other is None:
             return None
         used.add(other)
-        placement[other] = gpus
+        placement[other] = pick(state.nodes[other], gpus)
     return placement
 
 
@@ -89,14 +89,18 @@ def _patched(state: State, record: JobRecord, held: dict[NodeId, int]) -> Placem
 
 
 def _lent(state: State, plan: Plan) -> dict[JobId, tuple[JobId, ...]]:
-    """Return, for each preemptible start on nodes held for a reservation, the jobs whose hold it was let into."""
+    """Return, for each preemptible job that a plan puts on held nodes, the jobs whose hold it is let into."""
     found: dict[JobId, tuple[JobId, ...]] = {}
     holds = [(room.job, frozenset(room.nodes), room.start_estimate_at) for room in plan.reservations if room.nodes]
     if not holds:
         return found
-    for start in plan.starts:
-        job = state.jobs[start.job].job
+    for start in (*plan.starts, *plan.migrations, *plan.resizes):
+        record = state.jobs[start.job]
+        job = record.job
         if not job.preemptible or not state.profile.backfill_preemptible:
+            continue
+        if tokens_at(record, state.now, state.profile) < 1.0:
+            # It is bound by holds like any other, and had room beside what is held.
             continue
         ends = None if job.estimated_runtime_s is None else state.now + job.estimated_runtime_s
         hosts = tuple(
@@ -131,7 +135,8 @@ def _called_in(state: State, snapshot: Snapshot, plan: Plan, planner: Planner) -
             continue
         placed = [(name, state.jobs[name]) for name in sorted(mine)]
         gone = [(name, each) for name, each in placed if not start.placement.keys().isdisjoint(each.job.placement)]
-        if not gone:
+        allowed = snapshot.profile.max_stopped_gpus_per_h
+        if not gone or (allowed is not None and sum(each.job.placed_gpus for _, each in gone) > allowed):
             continue
         stops = tuple(Preemption(name, (start.job,), 0.0, 0.0, _grace(state, each)) for name, each in gone)
         only = replace(plan, starts=(start,), preemptions=stops, migrations=(), resizes=())

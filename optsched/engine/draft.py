@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from optsched.engine.commands import Command, Kind, Note, Verb
 from optsched.engine.state import Booking, Claim, JobRecord, NodeRecord, State, booking_of
-from optsched.engine.tables import ENDS, JobTrigger, NodeTrigger, job_after, node_after
+from optsched.engine.tables import ENDS, GOES_ON, JobTrigger, NodeTrigger, job_after, node_after
 from optsched.errors import InternalError
 from optsched.values.ids import JobId, NodeId
-from optsched.values.job import Job, JobState, Placement, gpus_on
+from optsched.values.job import Job, Placement, gpus_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +114,10 @@ class Draft:
     def move(self, record: JobRecord, trigger: JobTrigger, **changes: object) -> JobRecord:
         """Take a job through its table, with further fields of its record."""
         then = job_after(record.state, trigger)
+        if record.state in GOES_ON and then not in GOES_ON:
+            left = self.get("left")
+            assert isinstance(left, dict)
+            self.set(left={**left, record.job.team: self.version})
         return self.put(replace(record, state=then, **changes))  # type: ignore[arg-type]
 
     def move_node(self, record: NodeRecord, trigger: NodeTrigger, reason: str = "", **changes: object) -> NodeRecord:
@@ -193,8 +197,3 @@ def room_on(record: NodeRecord, like: int | tuple[int, ...] = 0) -> int:
 def of_run(bookings: Iterable[Booking], job: JobId, run: int) -> list[Booking]:
     """Return the bookings of one run."""
     return [each for each in bookings if each.job == job and each.run == run]
-
-
-def holds_gpus(record: JobRecord) -> bool:
-    """Return whether a job's run counts as going on: it has been given GPUs, and not told to leave them."""
-    return record.state in (JobState.STARTING, JobState.RUNNING)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from optsched.engine.commands import Kind, Verb
 from optsched.engine.draft import Draft, room_on
 from optsched.engine.health import suspect
-from optsched.engine.places import barred_nodes, claimed, stand_in, without
+from optsched.engine.places import barred_nodes, claimed, pick, stand_in, without
 from optsched.engine.runs import abandon, fail, good_checkpoint
 from optsched.engine.state import Change, Claim, JobRecord, Launch
 from optsched.engine.tables import JobTrigger
@@ -128,7 +128,7 @@ def _swap(draft: Draft, record: JobRecord, missing: list[NodeId]) -> bool:
             return False
         used.add(other)
         found[node] = other
-    fresh = {other: gpus_on(job.placement[node]) for node, other in found.items()}
+    fresh = {other: pick(draft.node(other), gpus_on(job.placement[node])) for node, other in found.items()}
     placement = {**without(job.placement, set(missing)), **fresh}
     launch = record.launch
     assert launch is not None

@@ -90,6 +90,17 @@ def _side_room(record: NodeRecord, job: Job, gpus: int) -> bool:
     return (free_cpus is None or cpus <= free_cpus + slack) and (free_memory is None or memory <= free_memory + slack)
 
 
+def pick(record: NodeRecord, gpus: int) -> int | tuple[int, ...]:
+    """Return so many free GPUs of a node by index; as a count where indices of what is booked are not known."""
+    taken: set[int] = set(record.node.gpus_bad)
+    for each in record.bookings:
+        if isinstance(each.gpus, int):
+            return gpus
+        taken.update(each.gpus)
+    free = [index for index in range(record.node.gpus) if index not in taken]
+    return tuple(free[:gpus]) if len(free) >= gpus else gpus
+
+
 def barred_nodes(job: Job, reservations: Mapping[object, Reservation], now: float) -> frozenset[NodeId]:
     """Return the nodes that a maintenance window closes before the job should have ended."""
     end = None if job.estimated_runtime_s is None else now + job.estimated_runtime_s

@@ -122,7 +122,7 @@ def drained(draft: Draft, job: JobId) -> JobRecord:
         job=queued_again(record, record.job),
         stop=None,
         first_in_line=True,
-        on_call=(),
+        on_call=record.on_call if record.claim else (),
         reason=reason,
     )
     draft.due = True
@@ -153,8 +153,7 @@ def _learn(draft: Draft, record: JobRecord) -> None:
 
 
 def _end(draft: Draft, record: JobRecord, trigger: JobTrigger, reason: str) -> JobRecord:
-    if record.claim is not None:
-        record = draft.claim(record, None)
+    record = abandon(draft, record, reason)
     draft.due = True
     return draft.move(record, trigger, reason=reason, launch=None, stop=None, rest=None)
 
@@ -165,10 +164,11 @@ def cancel(draft: Draft, record: JobRecord) -> JobRecord:
     assert isinstance(profile, Profile)
     nodes = nodes_of_run(draft, record)
     unstarted = record.launch is not None and record.launch.reserving
-    if record.claim is not None:
-        record = abandon(draft, record, "cancelled")
     record = _end(draft, record, JobTrigger.CANCEL, "withdrawn")
-    ask(draft, record, Verb.RELEASE if unstarted else Verb.SIGNAL, nodes, grace_s(record.job, profile))
+    grace = grace_s(record.job, profile)
+    ask(draft, record, Verb.RELEASE if unstarted else Verb.SIGNAL, nodes, 0.0 if unstarted else grace)
+    if nodes and record.stop is None:
+        record = draft.put(replace(record, stop=Stop(StopCause.WITHDRAWN, draft.now + grace)))
     draft.note(Kind.CANCELLED, "cancelled", record.id)
     return record
 

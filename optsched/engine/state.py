@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from optsched.engine.settings import Settings
+from optsched.engine.tables import GOES_ON
 from optsched.values.cluster import Cluster, Node, NodeState, Reservation
 from optsched.values.ids import JobId, NodeId, ReservationId, TeamId, UserId
 from optsched.values.job import Job, JobState, Placement, gpus_on
@@ -93,6 +94,8 @@ class StopCause(enum.Enum):
     """An operator asked for it."""
     MAINTENANCE = "maintenance"
     """Its nodes are given back for a maintenance window."""
+    WITHDRAWN = "withdrawn"
+    """It is cancelled."""
     ELSEWHERE = "elsewhere"
     """It goes on elsewhere, or at another size."""
 
@@ -180,6 +183,7 @@ class State:
     `jobs` are those not ended, and ended ones with GPUs that are not free yet; `ended` all others. `claims` are the
     jobs with a claim, in order. `rules_changed` is the version in which teams, profile, reservations or the set of
     nodes last changed. `due` tells that a decision may find something to do. `paused` says why nothing starts.
+    `left` is, by team, the version in which a run of it last came to its end: what others may take is less since then.
     `stopped` are (instant, GPUs) of the last hour's preemptions. `history` are the ratios of real to stated run time.
     """
 
@@ -200,11 +204,18 @@ class State:
     paused: str = ""
     reserved: tuple[ReservedRoom, ...] = ()
     stopped: tuple[tuple[float, int], ...] = ()
+    left: Mapping[TeamId, int] = field(default_factory=dict)
     history: Mapping[tuple[TeamId, UserId], tuple[float, ...]] = field(default_factory=dict)
 
     def record(self, job: JobId) -> JobRecord | None:
         """Return what is known of a job, ended or not."""
         return self.jobs.get(job) or self.ended.get(job)
+
+
+def goes_on(jobs: Mapping[JobId, JobRecord], job: JobId, run: int) -> bool:
+    """Return whether a run starts or runs, and is not told to stop."""
+    record = jobs.get(job)
+    return record is not None and record.run == run and record.state in GOES_ON
 
 
 def share_of(job: Job, gpus: int) -> tuple[float, float]:

@@ -16,7 +16,6 @@ from optsched.engine.tables import HOLDS_RUN, NodeTrigger
 from optsched.errors import InternalError
 from optsched.policy.victims import grace_s
 from optsched.values.cluster import NodeState
-from optsched.values.job import JobState
 from optsched.values.profile import Profile
 
 E = TypeVar("E")
@@ -67,7 +66,7 @@ def lead(draft: Draft, epoch: int) -> None:
             for node, gpus in job.placement.items():
                 if node not in launch.ready:
                     draft.command(verb, node, job.id, job.run, gpus=gpus)
-        elif record.stop is not None and record.state is JobState.PREEMPTING:
+        elif record.stop is not None:
             verb = Verb.KILL if record.stop.killed else Verb.SIGNAL
             for node in nodes_of_run(draft, record):
                 grace = grace_s(job, profile) if verb is Verb.SIGNAL else 0.0

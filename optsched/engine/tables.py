@@ -93,6 +93,9 @@ NODE_TABLE: Mapping[tuple[NodeState, NodeTrigger], NodeState] = {
 ENDS = frozenset({J.COMPLETED, J.FAILED, J.CANCELLED})
 """Job states that nothing leads out of."""
 
+GOES_ON = frozenset({J.STARTING, J.RUNNING})
+"""Job states with a run that is not told to stop."""
+
 HOLDS_RUN = frozenset({J.STARTING, J.RUNNING, J.PREEMPTING})
 """Job states with a run in progress."""
 

@@ -28,7 +28,7 @@ def tick(draft: Draft) -> None:
     for record in list(draft.jobs.values()):
         if record.state is JobState.STARTING:
             overdue(draft, record)
-        elif record.state is JobState.PREEMPTING:
+        elif record.stop is not None:
             _kill(draft, record)
     _give_back(draft)
     stopped = draft.get("stopped")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from optsched.engine.state import Claim, JobRecord, NodeRecord, State, tokens_at
+from optsched.engine.state import Claim, JobRecord, NodeRecord, State, goes_on, tokens_at
 from optsched.values.ids import JobId, NodeId, TeamId, UserId
 from optsched.values.job import Job, JobState, gpus_on
 from optsched.values.profile import Profile
@@ -41,6 +41,8 @@ def snapshot_of(state: State) -> Snapshot:
             if record.not_before is not None and record.not_before > now:
                 continue
             job = _avoiding(record, state)
+            if tokens_at(record, now, profile) < 1.0:
+                protected.add(record.id)
             if record.first_in_line:
                 placed_at[record.id] = job.submitted_at - FIRST_S
             if record.failed_early >= settings.early_failures:
@@ -155,7 +157,7 @@ def _occupied(state: State) -> tuple[Occupied, ...]:
 
 
 def _draining(state: State, record: NodeRecord, claims: list[int | tuple[int, ...]]) -> Occupied | None:
-    leaving = [each for each in record.bookings if not _stays(state, each.job, each.run)]
+    leaving = [each for each in record.bookings if not goes_on(state.jobs, each.job, each.run)]
     if not leaving:
         return None
     until = max(_gone_at(state, each.job) for each in leaving)
@@ -180,11 +182,6 @@ def _draining(state: State, record: NodeRecord, claims: list[int | tuple[int, ..
     cpus = share * sum(each.cpus for each in leaving)
     memory = share * sum(each.memory_gb for each in leaving)
     return Occupied(record.node.id, tuple(sorted(indices)) if exact else left, cpus, memory, until)
-
-
-def _stays(state: State, job: JobId, run: int) -> bool:
-    record = state.jobs.get(job)
-    return record is not None and record.run == run and record.state in (JobState.STARTING, JobState.RUNNING)
 
 
 def _gone_at(state: State, job: JobId) -> float:

@@ -224,7 +224,8 @@ def _binds(problem: Problem, reserved: Reserved, job: RoundJob) -> bool:
     """Return whether a hold keeps the job off: it is behind, and neither ends in time nor stops on demand."""
     if job.index == reserved.job.index or (not job.running and job.index < reserved.job.index):
         return False
-    if job.job.preemptible and problem.profile.backfill_preemptible:
+    spent = job.job.id in problem.snapshot.carried.protected
+    if job.job.preemptible and problem.profile.backfill_preemptible and not spent:
         return False
     now, start, estimate = problem.snapshot.now, reserved.start_at, job.job.estimated_runtime_s
     if start is None or estimate is None:

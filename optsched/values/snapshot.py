@@ -40,8 +40,9 @@ class Kept:
 class Carried:
     """What the rounds before left behind, which no file states.
 
-    `protected` jobs are not stopped in this round, `pinned` ones neither stopped nor moved nor resized; `placed_at`
-    gives a queued job another place in the order than its submission does.
+    `protected` jobs are not stopped in this round, and those of them that wait are not let into what is held for others
+    on condition that they can be; `pinned` ones are neither stopped nor moved nor resized. `placed_at` gives a queued
+    job another place in the order than its submission does.
     """
 
     occupied: tuple[Occupied, ...] = ()
