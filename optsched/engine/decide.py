@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from optsched.engine.events import Cause, Decided
 from optsched.engine.places import barred_nodes, claimed, pick, stand_in, suits
-from optsched.engine.state import JobRecord, State, tokens_at
+from optsched.engine.state import JobRecord, State
 from optsched.engine.view import snapshot_of
 from optsched.policy.victims import grace_s
 from optsched.values.ids import JobId, NodeId
@@ -28,7 +28,7 @@ def decide(state: State, planner: Planner) -> Decided | None:
         return repaired
     snapshot = snapshot_of(state)
     plan = planner(snapshot)
-    return _called_in(state, snapshot, plan, planner) or Decided(plan, state.version, lent=_lent(state, plan))
+    return _called_in(state, snapshot, plan, planner) or Decided(plan, state.version, lent=_lent(plan))
 
 
 # Repair
@@ -61,7 +61,7 @@ def _patched(state: State, record: JobRecord, held: dict[NodeId, int]) -> Placem
     """
     rest = record.rest
     assert rest is not None
-    barred = barred_nodes(record.job, state.reservations, state.now)  # type: ignore[arg-type]
+    barred = barred_nodes(record.job, state.reservations, state.now)
     placement: dict[NodeId, int | tuple[int, ...]] = {}
     for node, gpus in rest.was.items():
         there = state.nodes.get(node)
@@ -88,30 +88,12 @@ def _patched(state: State, record: JobRecord, held: dict[NodeId, int]) -> Placem
 # Holds
 
 
-def _lent(state: State, plan: Plan) -> dict[JobId, tuple[JobId, ...]]:
-    """Return, for each preemptible job that a plan puts on held nodes, the jobs whose hold it is let into."""
+def _lent(plan: Plan) -> dict[JobId, tuple[JobId, ...]]:
+    """Return, for each job that a plan lets into held room, the jobs that may stop it for that."""
     found: dict[JobId, tuple[JobId, ...]] = {}
-    holds = [(room.job, frozenset(room.nodes), room.start_estimate_at) for room in plan.reservations if room.nodes]
-    if not holds:
-        return found
-    for start in (*plan.starts, *plan.migrations, *plan.resizes):
-        record = state.jobs[start.job]
-        job = record.job
-        if not job.preemptible or not state.profile.backfill_preemptible:
-            continue
-        if tokens_at(record, state.now, state.profile) < 1.0:
-            # It is bound by holds like any other, and had room beside what is held.
-            continue
-        ends = None if job.estimated_runtime_s is None else state.now + job.estimated_runtime_s
-        hosts = tuple(
-            holder
-            for holder, nodes, at in holds
-            if holder != start.job
-            and not nodes.isdisjoint(start.placement)
-            and (ends is None or at is None or ends > at)
-        )
-        if hosts:
-            found[start.job] = hosts
+    for room in plan.reservations:
+        for guest in room.guests:
+            found[guest] = (*found.get(guest, ()), room.job)
     return found
 
 

@@ -8,7 +8,7 @@ from optsched.engine.draft import room_on
 from optsched.engine.state import JobRecord, NodeRecord, share_of
 from optsched.policy.victims import estimated_end
 from optsched.values.cluster import Node, NodeState, Reservation, ReservationKind
-from optsched.values.ids import NODE_LEVEL, JobId, LevelName, NodeId
+from optsched.values.ids import NODE_LEVEL, JobId, LevelName, NodeId, ReservationId
 from optsched.values.job import Job, Placement, gpus_on
 
 Nodes = Mapping[NodeId, NodeRecord]
@@ -101,7 +101,7 @@ def pick(record: NodeRecord, gpus: int) -> int | tuple[int, ...]:
     return tuple(free[:gpus]) if len(free) >= gpus else gpus
 
 
-def barred_nodes(job: Job, reservations: Mapping[object, Reservation], now: float) -> frozenset[NodeId]:
+def barred_nodes(job: Job, reservations: Mapping[ReservationId, Reservation], now: float) -> frozenset[NodeId]:
     """Return the nodes that a maintenance window closes before the job should have ended."""
     end = None if job.estimated_runtime_s is None else now + job.estimated_runtime_s
     if job.started_at is not None:

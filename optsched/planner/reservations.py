@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from optsched.rounds.assignment import Assignment
 from optsched.rounds.check import amount_of
 from optsched.rounds.problem import Hold, Ints, Problem, RoundJob, Spread, What
 from optsched.solve.packing import pack
+from optsched.values.ids import JobId
 from optsched.values.job import gpus_on
 from optsched.values.plan import ReservedRoom
 
@@ -222,10 +223,18 @@ def _hold(problem: Problem, reserved: Reserved) -> Hold | None:
 
 def _binds(problem: Problem, reserved: Reserved, job: RoundJob) -> bool:
     """Return whether a hold keeps the job off: it is behind, and neither ends in time nor stops on demand."""
-    if job.index == reserved.job.index or (not job.running and job.index < reserved.job.index):
-        return False
+    return not _stops_on_demand(problem, job) and _stands_in_the_way(problem, reserved, job)
+
+
+def _stops_on_demand(problem: Problem, job: RoundJob) -> bool:
+    """Return whether a job may use held GPUs on condition that the holder stops it."""
     spent = job.job.id in problem.snapshot.carried.protected
-    if job.job.preemptible and problem.profile.backfill_preemptible and not spent:
+    return job.job.preemptible and problem.profile.backfill_preemptible and not spent
+
+
+def _stands_in_the_way(problem: Problem, reserved: Reserved, job: RoundJob) -> bool:
+    """Return whether a job is behind a reservation, and would still be there when that starts."""
+    if job.index == reserved.job.index or (not job.running and job.index < reserved.job.index):
         return False
     now, start, estimate = problem.snapshot.now, reserved.start_at, job.job.estimated_runtime_s
     if start is None or estimate is None:
@@ -248,5 +257,26 @@ def reserved_rooms(problem: Problem, reserved: Sequence[Reserved], assignment: A
         domain = tree.span_name(-1) if span < 0 else tree.domain_names[span][tree.domain_of[span][nodes[0]]]
         held = next((hold.gpus for hold in problem.holds if hold.unless == each.job.index), {})
         kept = tuple(tree.node_ids[n] for n in sorted(held))
-        rooms.append(ReservedRoom(each.job.job.id, domain, kept, each.start_at))
+        guests = _guests(problem, each, held, assignment)
+        rooms.append(ReservedRoom(each.job.job.id, domain, kept, each.start_at, guests))
     return tuple(rooms)
+
+
+def _guests(problem: Problem, reserved: Reserved, held: Mapping[int, int], assignment: Assignment) -> tuple[JobId, ...]:
+    """Return the jobs that a plan puts on held GPUs on condition that the holder stops them."""
+    left = {n: int(problem.nodes.free[n]) - count for n, count in held.items()}
+    gains: dict[int, set[int]] = {}
+    for j in sorted(assignment.changed.keys() | assignment.stopped) if held else ():
+        job = problem.jobs[j]
+        now, then = dict(job.spread_now), dict(assignment.after(job))
+        for n in (now.keys() | then.keys()) & left.keys():
+            gain = then.get(n, 0) - now.get(n, 0)
+            left[n] -= gain
+            if gain > 0:
+                gains.setdefault(n, set()).add(j)
+    found = {j for n, jobs in gains.items() if left[n] < 0 for j in jobs}
+    return tuple(
+        problem.jobs[j].job.id
+        for j in sorted(found)
+        if _stops_on_demand(problem, problem.jobs[j]) and _stands_in_the_way(problem, reserved, problem.jobs[j])
+    )

@@ -66,7 +66,7 @@ def test_the_same_seed_tells_the_same_story_and_the_log_rebuilds_the_state(seed:
 
 @pytest.mark.parametrize("seed", range(3000, 3000 + SEEDS))
 def test_a_state_that_is_saved_and_restored_has_the_same_future(seed: int) -> None:
-    """At a step in the middle: what is restored goes through the rest of the log to the same end, command by command."""
+    """At a step in the middle: what is restored goes through the rest of the log alike, command by command."""
     world = World(seed)
     world.live(STEPS // 2)
     middle = len(world.log) // 2
