@@ -27,8 +27,29 @@ def decide(state: State, planner: Planner) -> Decided | None:
     if repaired is not None:
         return repaired
     snapshot = snapshot_of(state)
-    plan = planner(snapshot)
+    plan = _planned(state, snapshot, planner)
     return _called_in(state, snapshot, plan, planner) or Decided(plan, state.version, lent=_lent(plan))
+
+
+def _planned(state: State, snapshot: Snapshot, planner: Planner) -> Plan:
+    """Return the plan of a round in which jobs whose last runs failed early displace nobody.
+
+    The others are planned first; once nothing is left to do for them, those start that need no one to make room.
+    """
+    limit = state.settings.early_failures
+    frail = {
+        job.id for job in snapshot.jobs if job.state is JobState.QUEUED and state.jobs[job.id].failed_early >= limit
+    }
+    if not frail:
+        return planner(snapshot)
+    plan = planner(replace(snapshot, jobs=tuple(job for job in snapshot.jobs if job.id not in frail)))
+    if plan.starts or plan.preemptions or plan.migrations or plan.resizes:
+        return plan
+    whole = planner(snapshot)
+    served = {job for each in (*whole.preemptions, *whole.migrations, *whole.resizes) for job in each.beneficiaries}
+    starts = tuple(each for each in whole.starts if each.job in frail and each.job not in served)
+    queued = (*plan.queued, *(each for each in whole.queued if each.job in frail))
+    return replace(plan, starts=starts, queued=queued)
 
 
 # Repair

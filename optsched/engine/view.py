@@ -27,7 +27,7 @@ def snapshot_of(state: State) -> Snapshot:
     protected: set[JobId] = set()
     pinned: set[JobId] = set()
     kept: list[Kept] = []
-    settings, profile, now = state.settings, state.profile, state.now
+    profile, now = state.profile, state.now
     ratios = _ratios(state)
     for record in state.jobs.values():
         if record.claim is not None:
@@ -45,8 +45,6 @@ def snapshot_of(state: State) -> Snapshot:
                 protected.add(record.id)
             if record.first_in_line:
                 placed_at[record.id] = job.submitted_at - FIRST_S
-            if record.failed_early >= settings.early_failures:
-                job = replace(job, start_deadline_at=None)
         elif record.state in (JobState.STARTING, JobState.RUNNING):
             job = record.job
             if record.state is JobState.STARTING or record.done_on or _just_moved(record, now, profile):
