@@ -34,7 +34,7 @@ class _Taker:
 def commit(draft: Draft, event: Decided) -> None:
     """Put a plan into force, as far as what it saw still stands."""
     plan = event.plan
-    draft.due = event.cause is not Cause.ROUND
+    draft.due = event.again or event.cause is not Cause.ROUND
     rules_changed = draft.get("rules_changed")
     assert isinstance(rules_changed, int)
     if rules_changed > event.seen:

@@ -12,7 +12,7 @@ from optsched.engine.view import snapshot_of
 from optsched.policy.victims import grace_s
 from optsched.values.ids import JobId, NodeId
 from optsched.values.job import JobState, Placement, gpus_on
-from optsched.values.plan import Plan, Preemption, RoundInfo, Source, Start, Status
+from optsched.values.plan import Move, Plan, Preemption, RoundInfo, Source, Start, Status
 from optsched.values.snapshot import Snapshot
 
 Planner = Callable[[Snapshot], Plan]
@@ -27,12 +27,13 @@ def decide(state: State, planner: Planner) -> Decided | None:
     if repaired is not None:
         return repaired
     snapshot = snapshot_of(state)
-    plan = _planned(state, snapshot, planner)
-    return _called_in(state, snapshot, plan, planner) or Decided(plan, state.version, lent=_lent(plan))
+    plan, again = _planned(state, snapshot, planner)
+    called = _called_in(state, snapshot, plan, planner)
+    return called or Decided(plan, state.version, lent=_lent(plan), again=again)
 
 
-def _planned(state: State, snapshot: Snapshot, planner: Planner) -> Plan:
-    """Return the plan of a round in which jobs whose last runs failed early displace nobody.
+def _planned(state: State, snapshot: Snapshot, planner: Planner) -> tuple[Plan, bool]:
+    """Return the plan of a round in which jobs whose last runs failed early displace nobody, and if it left them out.
 
     The others are planned first; once nothing is left to do for them, those start that need no one to make room.
     """
@@ -41,15 +42,16 @@ def _planned(state: State, snapshot: Snapshot, planner: Planner) -> Plan:
         job.id for job in snapshot.jobs if job.state is JobState.QUEUED and state.jobs[job.id].failed_early >= limit
     }
     if not frail:
-        return planner(snapshot)
+        return planner(snapshot), False
     plan = planner(replace(snapshot, jobs=tuple(job for job in snapshot.jobs if job.id not in frail)))
     if plan.starts or plan.preemptions or plan.migrations or plan.resizes:
-        return plan
+        return plan, True
     whole = planner(snapshot)
-    served = {job for each in (*whole.preemptions, *whole.migrations, *whole.resizes) for job in each.beneficiaries}
+    giving: tuple[Preemption | Move, ...] = (*whole.preemptions, *whole.migrations, *whole.resizes)
+    served = {job for each in giving for job in each.beneficiaries}
     starts = tuple(each for each in whole.starts if each.job in frail and each.job not in served)
     queued = (*plan.queued, *(each for each in whole.queued if each.job in frail))
-    return replace(plan, starts=starts, queued=queued)
+    return replace(plan, starts=starts, queued=queued), False
 
 
 # Repair

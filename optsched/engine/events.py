@@ -253,12 +253,17 @@ class Cause(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A plan, made of the state of version `seen`. A fact: replaying it decides nothing anew."""
+    """A plan, made of the state of version `seen`. A fact: replaying it decides nothing anew.
+
+    `lent` names, by job that is let into held room, those that may stop it for that. `again`: the plan left jobs out
+    that are to be looked at next.
+    """
 
     plan: Plan
     seen: int
     cause: Cause = Cause.ROUND
     lent: Mapping[JobId, tuple[JobId, ...]] = field(default_factory=dict)
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,8 +62,8 @@ def test_a_victim_is_first_among_its_equals_and_keeps_priority_and_submission():
 
 
 def test_a_job_is_stopped_no_more_often_than_its_bucket_allows():
-    """One token an hour, two at most, none used: stopped at 1000 and 2000. At 3000 0.56 tokens are back: u3 waits, until
-    4600, 3600 s after the first was taken.
+    """One token an hour, two at most, none used: stopped at 1000 and 2000. At 3000 0.56 tokens are back: u3 waits
+    until 4600, 3600 s after the first was taken.
     """
     victim = job("v").gang(8).running(a=8, since=3600)
     tokens = PreemptTokens(per_h=1.0, burst=2.0)
