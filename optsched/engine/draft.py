@@ -194,6 +194,23 @@ def room_on(record: NodeRecord, like: int | tuple[int, ...] = 0) -> int:
     return min(free, len([index for index in like if index not in taken]))
 
 
+SIDE_SLACK = 1e-4
+"""CPUs and GB that rounding may leave over: a round counts in millionths for each GPU."""
+
+
+def side_fits(record: NodeRecord, cpus: float, memory_gb: float) -> bool:
+    """Return whether a node has so many CPUs and GB that nobody has booked; what a node does not state is no bound."""
+    node = record.node
+    if node.cpus is not None and cpus > 0:
+        booked = sum(each.cpus for each in record.bookings)
+        if cpus > node.cpus - node.cpus_reserved - booked + SIDE_SLACK:
+            return False
+    if node.memory_gb is not None and memory_gb > 0:
+        booked = sum(each.memory_gb for each in record.bookings)
+        return memory_gb <= node.memory_gb - booked + SIDE_SLACK
+    return True
+
+
 def of_run(bookings: Iterable[Booking], job: JobId, run: int) -> list[Booking]:
     """Return the bookings of one run."""
     return [each for each in bookings if each.job == job and each.run == run]

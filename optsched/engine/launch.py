@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from optsched.engine.commands import Kind, Verb
-from optsched.engine.draft import Draft, room_on
+from optsched.engine.draft import Draft, room_on, side_fits
 from optsched.engine.health import suspect
 from optsched.engine.places import barred_nodes, claimed, pick, stand_in, without
 from optsched.engine.runs import abandon, fail, good_checkpoint
-from optsched.engine.state import Change, Claim, JobRecord, Launch
+from optsched.engine.state import Change, Claim, JobRecord, Launch, NodeRecord, share_of
 from optsched.engine.tables import JobTrigger
 from optsched.values.cluster import NodeState
 from optsched.values.ids import NodeId
@@ -28,9 +28,7 @@ def promote(draft: Draft) -> None:
         if closed:
             abandon(draft, record, f"{closed[0]} takes no new work")
             continue
-        if draft.get("paused") or not all(
-            gpus_on(on) <= room_on(draft.node(n), on) for n, on in claim.placement.items()
-        ):
+        if draft.get("paused") or not all(_free(draft.node(n), record, on) for n, on in claim.placement.items()):
             continue
         if starting is None:
             starting = sum(len(each.job.placement) for each in draft.jobs.values() if each.launch is not None)
@@ -38,6 +36,11 @@ def promote(draft: Draft) -> None:
             continue
         starting += len(claim.placement)
         _begin(draft, record, claim)
+
+
+def _free(node: NodeRecord, record: JobRecord, gpus: int | tuple[int, ...]) -> bool:
+    """Return whether one node's part of a claim is confirmed free: its GPUs, and the CPUs and memory with them."""
+    return gpus_on(gpus) <= room_on(node, gpus) and side_fits(node, *share_of(record.job, gpus_on(gpus)))
 
 
 def _begin(draft: Draft, record: JobRecord, claim: Claim) -> None:

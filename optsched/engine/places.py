@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 
-from optsched.engine.draft import room_on
+from optsched.engine.draft import room_on, side_fits
 from optsched.engine.state import JobRecord, NodeRecord, share_of
 from optsched.policy.victims import estimated_end
 from optsched.values.cluster import Node, NodeState, Reservation, ReservationKind
@@ -60,7 +60,7 @@ def stand_in(
             continue
         if node.gpu_type != old.gpu_type or node.gpus != old.gpus:
             continue
-        if room_on(each) - held.get(name, 0) < gpus or not _side_room(each, job, gpus):
+        if room_on(each) - held.get(name, 0) < gpus or not side_fits(each, *share_of(job, gpus)):
             continue
         if any(node.domains.get(level) != old.domains.get(level) for level in same):
             continue
@@ -78,16 +78,6 @@ def _bound_levels(job: Job, levels: tuple[LevelName, ...]) -> tuple[LevelName, .
         bound.append(job.required)
     deepest = max((levels.index(level) for level in bound if level in levels), default=-1)
     return levels[: deepest + 1]
-
-
-def _side_room(record: NodeRecord, job: Job, gpus: int) -> bool:
-    """Return whether CPUs and memory suffice too."""
-    cpus, memory = share_of(job, gpus)
-    node = record.node
-    free_cpus = None if node.cpus is None else node.cpus - node.cpus_reserved - sum(b.cpus for b in record.bookings)
-    free_memory = None if node.memory_gb is None else node.memory_gb - sum(b.memory_gb for b in record.bookings)
-    slack = 1e-6
-    return (free_cpus is None or cpus <= free_cpus + slack) and (free_memory is None or memory <= free_memory + slack)
 
 
 def pick(record: NodeRecord, gpus: int) -> int | tuple[int, ...]:
