@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from optsched.engine.state import Claim, JobRecord, NodeRecord, State, goes_on, tokens_at
+from optsched.engine.state import Booking, Claim, JobRecord, NodeRecord, State, booking_of, goes_on, tokens_at
 from optsched.values.ids import JobId, NodeId, TeamId, UserId
 from optsched.values.job import Job, JobState, gpus_on
 from optsched.values.profile import Profile
@@ -140,46 +140,45 @@ def _left_to_stop(state: State) -> Profile:
 
 def _occupied(state: State) -> tuple[Occupied, ...]:
     """Return what is booked to runs that are over or told to stop, less what claims will take of it."""
-    found: list[Occupied] = []
-    claims: dict[NodeId, list[int | tuple[int, ...]]] = {}
+    claims: dict[NodeId, list[Booking]] = {}
     for name in state.claims:
-        claim = state.jobs[name].claim
-        for node, gpus in claim.placement.items() if claim else ():
-            claims.setdefault(node, []).append(gpus)
-    for node, record in state.nodes.items():
-        if record.bookings:
-            room = _draining(state, record, claims.get(node, []))
-            if room is not None:
-                found.append(room)
-    return tuple(found)
+        record = state.jobs[name]
+        for node, gpus in record.claim.placement.items() if record.claim else ():
+            claims.setdefault(node, []).append(booking_of(record.job, 0, gpus))
+    rooms = (_draining(state, record, claims.get(node, [])) for node, record in state.nodes.items() if record.bookings)
+    return tuple(room for room in rooms if room is not None)
 
 
-def _draining(state: State, record: NodeRecord, claims: list[int | tuple[int, ...]]) -> Occupied | None:
+def _draining(state: State, record: NodeRecord, claims: list[Booking]) -> Occupied | None:
+    """Return what of a node is on its way to be free and that no claim waits for, None where nothing is."""
     leaving = [each for each in record.bookings if not goes_on(state.jobs, each.job, each.run)]
     if not leaving:
         return None
+    node = record.node
     until = max(_gone_at(state, each.job) for each in leaving)
-    claimed = sum(gpus_on(gpus) for gpus in claims)
-    total = sum(gpus_on(each.gpus) for each in leaving)
-    unbooked = max(0, record.node.healthy_gpus - record.booked_gpus)
-    indices: set[int] = set()
-    exact = True
-    for each in (*(booking.gpus for booking in leaving),):
-        exact = exact and not isinstance(each, int)
-        indices |= set() if isinstance(each, int) else set(each)
-    for gpus in claims:
-        exact = exact and not isinstance(gpus, int)
-        indices -= set() if isinstance(gpus, int) else set(gpus)
+    exact = not any(isinstance(each.gpus, int) for each in (*leaving, *claims))
+    indices: tuple[int, ...] = ()
     if exact:
+        indices = tuple(sorted(_indices(leaving) - _indices(claims)))
         left = len(indices)
     else:
-        left = total - max(0, claimed - unbooked)
+        unbooked = max(0, node.healthy_gpus - record.booked_gpus)
+        left = sum(gpus_on(each.gpus) for each in leaving)
+        left -= max(0, sum(gpus_on(each.gpus) for each in claims) - unbooked)
     if left <= 0:
         return None
-    share = left / total
-    cpus = share * sum(each.cpus for each in leaving)
-    memory = share * sum(each.memory_gb for each in leaving)
-    return Occupied(record.node.id, tuple(sorted(indices)) if exact else left, cpus, memory, until)
+    taken = [each for each in record.bookings if each not in leaving] + claims
+    cpus = sum(each.cpus for each in leaving)
+    if node.cpus is not None:
+        cpus = min(cpus, node.cpus - node.cpus_reserved - sum(each.cpus for each in taken))
+    memory = sum(each.memory_gb for each in leaving)
+    if node.memory_gb is not None:
+        memory = min(memory, node.memory_gb - sum(each.memory_gb for each in taken))
+    return Occupied(node.id, indices if exact else left, max(0.0, cpus), max(0.0, memory), until)
+
+
+def _indices(bookings: list[Booking]) -> set[int]:
+    return {index for each in bookings if not isinstance(each.gpus, int) for index in each.gpus}
 
 
 def _gone_at(state: State, job: JobId) -> float:

@@ -109,7 +109,7 @@ def test_idle_gpus_are_grown_into_up_to_the_maximum():
 
 
 def test_of_two_victims_the_cheaper_goes_and_resumes_before_the_younger():
-    """e2 saves its work on the signal and loses its 10 s checkpoint, e1 an hour: e2 gives way, and is the first back."""
+    """e2 saves its work on the signal and loses 10 s for that, e1 an hour: e2 gives way, and is the first back."""
     e1 = job("e1").gang(4).rank(40).running(a=4, since=7200, lost=3600)
     e2 = job("e2").gang(4).rank(40).signal(10.0, 20.0).running(a=4, since=7200, lost=3600)
     cluster = Driven(snapshot(nodes("a", 8), e1, e2, job("e3").gang(4).rank(40))).settle()
@@ -150,8 +150,8 @@ def test_more_than_is_needed_is_not_held():
 
 
 def test_a_spare_runs_only_what_stops_at_once_and_gives_way_to_a_repair():
-    """i stops without writing anything and may use the spare, the rigid k may not. When a is lost, J outranks i: it goes
-    on with b and the spare.
+    """i stops without writing anything and may use the spare, the rigid k may not. When a is lost, J outranks i: it
+    goes on with b and the spare.
     """
     there = [replace(each, spare=each.id == "s") for each in racks(8, r="a b s")]
     gang = job("J").gang(16).per_node(8).rank("P1").running(a=8, b=8)

@@ -19,8 +19,8 @@ def gang(name: str = "big"):
 
 
 def test_a_reservation_is_kept_across_rounds_and_backfill_ends_before_it():
-    """big starts at 3600, when what runs on c and d should end. a and b are held: an hour's work goes in, two hours' and
-    work without an estimate does not, however often is decided. big starts at 3600.
+    """big starts at 3600, when what runs on c and d should end. a and b are held: an hour's work goes in, two hours'
+    and work without an estimate does not, however often is decided. big starts at 3600.
     """
     running = [job(f"w{name}").gang(8).rigid().runs_for(7200).running({name: 8}, since=3600) for name in "cd"]
     asks = [
@@ -100,8 +100,8 @@ def test_backfill_never_delays_a_reservation_while_estimates_are_right(seed: int
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_wait_of_an_entitled_job_is_bounded(seed: int):
-    """Team t is entitled to all of its quota of 8 nodes. Others keep coming: preemptible ones, and rigid ones of at most
-    2 h in their own team's quota. The gang of 6 nodes waits at most starve_after_s (1 h) and the longest rigid
+    """Team t is entitled to all of its quota of 8 nodes. Others keep coming: preemptible ones, and rigid ones of at
+    most 2 h in their own team's quota. The gang of 6 nodes waits at most starve_after_s (1 h) and the longest rigid
     remainder (2 h) and the grace (120 s), and the 500 s after which an end is reported at the latest here.
     """
     draw = np.random.default_rng(seed)
@@ -200,8 +200,8 @@ def test_time_that_passes_alone_lets_a_costly_preemption_pay():
 
 
 def test_a_rack_is_swept_for_a_starved_gang_without_estimates():
-    """Nothing in the rack states an end, so big has no start and holds nothing, until after 6 h it collects what becomes
-    free: k, which came later and fits on a, is not let in.
+    """Nothing in the rack states an end, so big has no start and holds nothing, until after 6 h it collects what
+    becomes free: k, which came later and fits on a, is not let in.
     """
     there = racks(8, r1="a b")
     running = [job(f"w{name}").gang(8).rigid().running({name: 8}) for name in "ab"]
