@@ -19,7 +19,7 @@ from optsched.engine.state import Change, Claim, StopCause, goes_on
 from optsched.values.cluster import NodeState
 from optsched.values.ids import JobId, NodeId
 from optsched.values.job import JobState, Placement, gpus_on
-from optsched.values.plan import Move, Plan, Preemption
+from optsched.values.plan import Move, Plan, Preemption, ReservedRoom
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +215,15 @@ def _remember(draft: Draft, plan: Plan) -> None:
     for room in plan.reservations:
         old = before.get(room.job)
         if old is None or old.start_estimate_at != room.start_estimate_at or old.domain != room.domain:
-            when = "start unknown" if room.start_estimate_at is None else f"to start at {room.start_estimate_at:g}"
-            moved = " (moved)" if old is not None else ""
-            draft.note(Kind.RESERVED, f"room in {room.domain}, {when}, {len(room.nodes)} nodes held{moved}", room.job)
+            draft.note(Kind.RESERVED, _reserved(room, old), room.job)
+
+
+def _reserved(room: ReservedRoom, before: ReservedRoom | None) -> str:
+    """Return what a reservation says, and what it said before where that was something else."""
+    start = room.start_estimate_at
+    when = "as soon as it is free" if start is None else f"to start at {start:g}"
+    held = f"{len(room.nodes)} nodes are held" if room.nodes else "nothing is held yet"
+    text = f"room is planned in {room.domain}, {when}; {held}"
+    if before is not None and before.start_estimate_at is not None and before.start_estimate_at != start:
+        text += f" (it was to start at {before.start_estimate_at:g})"
+    return text

@@ -122,11 +122,7 @@ def _lent(plan: Plan) -> dict[JobId, tuple[JobId, ...]]:
 
 def _called_in(state: State, snapshot: Snapshot, plan: Plan, planner: Planner) -> Decided | None:
     """Return the start of a job whose hold is lent out, if those whom it was lent to make the room; else None."""
-    guests: dict[JobId, set[JobId]] = {}
-    for record in state.jobs.values():
-        if record.on_call and record.state is JobState.RUNNING:
-            for holder in record.on_call:
-                guests.setdefault(holder, set()).add(record.id)
+    guests = snapshot.carried.guests
     if not guests:
         return None
     starting = {each.job for each in plan.starts}

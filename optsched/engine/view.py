@@ -60,6 +60,7 @@ def snapshot_of(state: State) -> Snapshot:
         kept=tuple(kept),
         protected=frozenset(protected),
         pinned=frozenset(pinned),
+        guests=guests_of(state),
         placed_at=placed_at,
     )
     return Snapshot(
@@ -71,6 +72,16 @@ def snapshot_of(state: State) -> Snapshot:
         profile=_left_to_stop(state),
         carried=carried,
     )
+
+
+def guests_of(state: State) -> dict[JobId, frozenset[JobId]]:
+    """Return, by job that waits, the jobs that run in what is held for it on condition that it may stop them."""
+    found: dict[JobId, set[JobId]] = {}
+    for record in state.jobs.values():
+        if record.on_call and record.state is JobState.RUNNING:
+            for holder in record.on_call:
+                found.setdefault(holder, set()).add(record.id)
+    return {holder: frozenset(guests) for holder, guests in found.items()}
 
 
 def _placed(record: JobRecord, claim: Claim, now: float) -> Job:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.policy.ordering import FAIR
-from optsched.policy.victims import estimated_end
-from optsched.rounds.assignment import Assignment
+from optsched.policy.ordering import FAIR, due_at
+from optsched.policy.victims import estimated_end, grace_s
+from optsched.rounds.assignment import Assignment, Change
 from optsched.rounds.check import amount_of
 from optsched.rounds.problem import Hold, Ints, Problem, RoundJob, Spread, What
+from optsched.rounds.rights import NOTHING, has_right
 from optsched.solve.packing import pack
 from optsched.values.ids import JobId
 from optsched.values.job import gpus_on
@@ -23,11 +24,15 @@ NEVER = np.inf
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """A reservation: where the gang is planned to start, and from when on (None: cannot be estimated)."""
+    """A reservation: where the gang is planned to start, and from when on (None: cannot be estimated).
+
+    `by_force`: others will have to make room then, for the sake of its start deadline.
+    """
 
     job: RoundJob
     spread: Spread
     start_at: float | None
+    by_force: bool = False
 
 
 def reserve(problem: Problem, assignment: Assignment) -> tuple[Problem, tuple[Reserved, ...]]:
@@ -48,6 +53,7 @@ def reserve(problem: Problem, assignment: Assignment) -> tuple[Problem, tuple[Re
         each.job.index
         for each in reserved
         if each.start_at is not None
+        and not each.by_force
         and each.job.job.start_deadline_at is not None
         and each.start_at <= each.job.job.start_deadline_at
     }
@@ -117,6 +123,12 @@ class _Forecast:
         memory = np.array([*(job.memory_per_gpu_u for job in problem.running), 0], dtype=np.int64)
         self._cpus = self._gpus * cpu[self._jobs] if entries else self._gpus
         self._memory = self._gpus * memory[self._jobs] if entries else self._gpus
+        # Who was let into what is held for a job goes when that starts: no end of theirs is waited for.
+        self._guests = {
+            holder: [each for each in problem.running if each.job.id in guests]
+            for holder, guests in problem.snapshot.carried.guests.items()
+        }
+        self._end_of = {job.index: self._end(job, assignment) for job in problem.running}
         self._booked = np.zeros(len(problem.nodes.capacity), dtype=np.int64)
         self._ceilings = [
             [
@@ -159,6 +171,28 @@ class _Forecast:
 
     def first_start(self, job: RoundJob) -> Reserved | None:
         """Return where and when the job can start first; without an estimate only once it is starved."""
+        by_itself = self._when(job)
+        at = due_at(job.job, grace_s(job.job, self.problem.profile), self.problem.profile)
+        deadline = job.job.start_deadline_at
+        if at is None or deadline is None or (by_itself and by_itself.start_at and by_itself.start_at <= deadline):
+            return by_itself
+        forced = self._at(job, max(at, self.now), self._giving_way(job))
+        return by_itself if forced is None else Reserved(job, forced, max(at, self.now), by_force=True)
+
+    def _giving_way(self, job: RoundJob) -> list[RoundJob]:
+        """Return the running jobs that would have to make room for the sake of the job's start deadline."""
+        urgent = dataclasses.replace(job, due=True)
+        kept = self.problem.snapshot.carried.protected | self.problem.snapshot.carried.pinned
+        return [
+            each
+            for each in self.problem.running
+            if each.job.preemptible
+            and each.job.id not in kept
+            and has_right(self.problem, urgent, each, Change.STOP, NOTHING)
+        ]
+
+    def _when(self, job: RoundJob) -> Reserved | None:
+        """Return where and when the job can start first if nobody is made to go for it."""
         spread = self._at(job, self.now)
         if spread is not None:
             return Reserved(job, spread, self.now)
@@ -179,8 +213,11 @@ class _Forecast:
             return None if eventually is None else Reserved(job, eventually, None)
         return None
 
-    def _at(self, job: RoundJob, time: float) -> Spread | None:
-        """Return a placement in what is free at an instant if nothing else starts, None where there is none."""
+    def _at(self, job: RoundJob, time: float, forced: Sequence[RoundJob] = ()) -> Spread | None:
+        """Return a placement in what is free at an instant if nothing else starts, None where there is none.
+
+        `forced` jobs are gone by then, whatever their estimate.
+        """
         if not self._allowed(job, time):
             return None
         gone = slice(0, int(np.searchsorted(self._ends, time, side="right")))
@@ -192,6 +229,13 @@ class _Forecast:
 
         gpus = np.maximum(0, np.minimum(plus(arrays.free, self._gpus), arrays.capacity) - self._booked)
         cpus, memory = plus(arrays.cpus_free_u, self._cpus), plus(arrays.memory_free_u, self._memory)
+        leaving = {each.index: each for each in (*self._guests.get(job.job.id, ()), *forced)}
+        for each in leaving.values():
+            if self._end_of[each.index] > time:
+                for n, count in each.spread_now:
+                    gpus[n] += count
+                    cpus[n] += count * each.cpus_per_gpu_u
+                    memory[n] += count * each.memory_per_gpu_u
         for ahead, end, spread in self._starts:
             if ahead.index < job.index and end > time:
                 for n, count in spread:

@@ -41,14 +41,16 @@ class Carried:
     """What the rounds before left behind, which no file states.
 
     `protected` jobs are not stopped in this round, and those of them that wait are not let into what is held for others
-    on condition that they can be; `pinned` ones are neither stopped nor moved nor resized. `placed_at` gives a queued
-    job another place in the order than its submission does.
+    on condition that they can be; `pinned` ones are neither stopped nor moved nor resized. `guests` names, by job
+    that waits, those that run in what is held for it and that it may stop. `placed_at` gives a queued job another place
+    in the order than its submission does.
     """
 
     occupied: tuple[Occupied, ...] = ()
     kept: tuple[Kept, ...] = ()
     protected: frozenset[JobId] = frozenset()
     pinned: frozenset[JobId] = frozenset()
+    guests: Mapping[JobId, frozenset[JobId]] = field(default_factory=dict)
     placed_at: Mapping[JobId, float] = field(default_factory=dict)
 
 
