@@ -13,7 +13,7 @@ from optsched.sim.replay import Moment
 from optsched.values.job import JobState
 from optsched.values.snapshot import Scenario
 
-_GOOD = frozenset({Kind.PLACED, Kind.STARTED, Kind.COMPLETED, Kind.REPAIRED})
+_GOOD = frozenset({Kind.PLACED, Kind.PROMISED, Kind.STARTED, Kind.COMPLETED, Kind.REPAIRED})
 _BAD = frozenset({Kind.PREEMPTED, Kind.FAILED, Kind.ALARM, Kind.DEADLINE, Kind.REFUSED})
 _WAIT = frozenset({Kind.RESERVED, Kind.WAITS, Kind.REQUEUED, Kind.DROPPED})
 
@@ -50,11 +50,12 @@ class Story:
         return joined((instant(at), f"after {duration(after)}" if after else ""))
 
     def _reasons(self, moment: Moment) -> Iterable[Note]:
-        """Yield why jobs wait, where that has changed since it was told."""
+        """Yield why jobs wait, where it is for something else than when it was told last."""
         for record in moment.state.jobs.values():
             if record.state is JobState.QUEUED and record.reason and record.claim is None:
-                if self._waited.get(record.id) != record.reason:
-                    self._waited[record.id] = record.reason
+                why = record.blocked_by or record.reason
+                if self._waited.get(record.id) != why:
+                    self._waited[record.id] = why
                     yield Note(moment.at, Kind.WAITS, f"waits: {record.reason}", record.id)
             else:
                 self._waited.pop(record.id, None)

@@ -27,7 +27,7 @@ examples:
   optsched replay incident.yaml --format json   every job and node after every batch
   optsched replay incident.yaml --job pretrain  what concerns one job"""
 
-DETERMINISTIC_S = 5.0
+DETERMINISTIC_S = 2.0
 """Counted seconds of search that a round may take unless it is said otherwise."""
 
 

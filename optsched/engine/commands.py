@@ -48,6 +48,7 @@ class Kind(enum.Enum):
     SUBMITTED = "submitted"
     STARTED = "started"
     PLACED = "placed"
+    PROMISED = "promised"
     WAITS = "waits"
     PREEMPTED = "preempted"
     MOVED = "moved"

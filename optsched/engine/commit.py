@@ -16,6 +16,7 @@ from optsched.engine.events import Cause, Decided
 from optsched.engine.places import claimed
 from optsched.engine.runs import stop_run
 from optsched.engine.state import Change, Claim, StopCause, goes_on
+from optsched.planner.instants import moment_text
 from optsched.values.cluster import NodeState
 from optsched.values.ids import JobId, NodeId
 from optsched.values.job import JobState, Placement, gpus_on
@@ -171,11 +172,12 @@ def _apply(draft: Draft, event: Decided, takers: Mapping[JobId, _Taker], stops: 
         record = draft.job(job)
         claim = Claim(taker.change, taker.placement, draft.now, tuple(needs[job]))
         if taker.change is Change.START:
-            waits = f", once {', '.join(needs[job])} is gone" if needs[job] else ""
+            verb = "is" if len(needs[job]) == 1 else "are"
+            waits = f", once {', '.join(needs[job])} {verb} gone" if needs[job] else ""
             record = draft.claim(record, claim)
             if event.lent.get(job):
                 draft.put(replace(record, on_call=event.lent[job]))
-            kind = Kind.REPAIRED if event.cause is Cause.REPAIR else Kind.PLACED
+            kind = Kind.REPAIRED if event.cause is Cause.REPAIR else Kind.PROMISED if waits else Kind.PLACED
             draft.note(kind, f"{_where(taker.placement)}{waits}{_why(event, job)}", job)
             continue
         before = record.job.placed_gpus
@@ -210,7 +212,7 @@ def _remember(draft: Draft, plan: Plan) -> None:
     for waiting in plan.queued:
         record = draft.jobs.get(waiting.job)
         if record is not None and record.state is JobState.QUEUED and record.reason != waiting.detail:
-            draft.put(replace(record, reason=waiting.detail), quietly=True)
+            draft.put(replace(record, reason=waiting.detail, blocked_by=waiting.reason), quietly=True)
     before = {room.job: room for room in draft.before.reserved}
     for room in plan.reservations:
         old = before.get(room.job)
@@ -221,9 +223,9 @@ def _remember(draft: Draft, plan: Plan) -> None:
 def _reserved(room: ReservedRoom, before: ReservedRoom | None) -> str:
     """Return what a reservation says, and what it said before where that was something else."""
     start = room.start_estimate_at
-    when = "as soon as it is free" if start is None else f"to start at {start:g}"
+    when = "as soon as it is free" if start is None else f"to start at {moment_text(start)}"
     held = f"{len(room.nodes)} nodes are held" if room.nodes else "nothing is held yet"
     text = f"room is planned in {room.domain}, {when}; {held}"
     if before is not None and before.start_estimate_at is not None and before.start_estimate_at != start:
-        text += f" (it was to start at {before.start_estimate_at:g})"
+        text += f" (it was to start at {moment_text(before.start_estimate_at)})"
     return text

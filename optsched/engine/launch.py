@@ -69,6 +69,7 @@ def _begin(draft: Draft, record: JobRecord, claim: Claim) -> None:
         first_in_line=False,
         not_before=None,
         reason="",
+        blocked_by="",
         migrations=record.migrations + (claim.change is Change.MOVE),
         moved_at=draft.now if moved else record.moved_at,
     )

@@ -13,6 +13,7 @@ from optsched.engine.launch import ready
 from optsched.engine.runs import complete, drained, fail
 from optsched.engine.state import JobRecord, Saved
 from optsched.engine.tables import ENDS, HOLDS_RUN
+from optsched.planner.instants import moment_text
 from optsched.values.ids import JobId, NodeId
 from optsched.values.job import Job
 
@@ -118,16 +119,23 @@ def checkpointed(draft: Draft, event: events.Checkpointed) -> None:
     job, settings = record.job, draft.before.settings
     taken = draft.now if event.taken_at is None else event.taken_at
     if taken > draft.now:
-        draft.note(Kind.STALE, f"a checkpoint of the future ({taken:g}) is taken as one of now", event.job)
+        draft.note(Kind.STALE, f"a checkpoint of the future ({moment_text(taken)}) is taken as one of now", event.job)
         taken = draft.now
     newest = max((each.taken_at for each in record.checkpoints), default=None)
     started = job.started_at if job.started_at is not None else draft.now
     if taken < started:
-        _stale(draft, event.job, None, f"a checkpoint of {taken:g}, and the run began at {started:g}")
+        _stale(
+            draft, event.job, None, f"a checkpoint of {moment_text(taken)}, and the run began at {moment_text(started)}"
+        )
         return
     if newest is not None and (taken < newest or (taken - newest < settings.checkpoint_gap_s and newest > started)):
         if taken < newest:
-            _stale(draft, event.job, None, f"a checkpoint of {taken:g}, and one of {newest:g} is known")
+            _stale(
+                draft,
+                event.job,
+                None,
+                f"a checkpoint of {moment_text(taken)}, and one of {moment_text(newest)} is known",
+            )
         return
     saved = Saved(event.version or f"{taken:g}", taken, safe_at(job, event.tier, taken))
     kept = (*record.checkpoints, saved)[-settings.checkpoints_kept :]

@@ -14,6 +14,7 @@ from optsched.engine.runs import abandon, cancel, stop_run
 from optsched.engine.state import JobRecord, StopCause
 from optsched.engine.tables import ENDS
 from optsched.errors import Conflict
+from optsched.planner.instants import moment_text
 from optsched.values.ids import JobId
 from optsched.values.job import JobState
 from optsched.values.profile import Profile
@@ -40,7 +41,7 @@ def submit(draft: Draft, event: events.Submit) -> None:
     )
     deadline = job.start_deadline_at
     if deadline is not None and deadline <= draft.now:
-        reason = f"refused: its start deadline {deadline:g} has passed"
+        reason = f"refused: its start deadline {moment_text(deadline)} has passed"
         draft.put(replace(record, state=JobState.FAILED, reason=reason))
         draft.note(Kind.REFUSED, reason, job.id)
         return
@@ -139,7 +140,7 @@ def set_reservation(draft: Draft, event: events.SetReservation) -> None:
     if known.get(entry.id) != entry:
         draft.set(reservations={**known, entry.id: entry})
         draft.rules()
-        text = f"{entry.kind.value} {entry.id} from {entry.start_at:g} to {entry.end_at:g}"
+        text = f"{entry.kind.value} {entry.id} from {moment_text(entry.start_at)} to {moment_text(entry.end_at)}"
         draft.note(Kind.RULES, text)
 
 

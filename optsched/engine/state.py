@@ -133,7 +133,8 @@ class Rest:
 class JobRecord:
     """A job and where it stands.
 
-    `job` is what rounds see: its request with the placement, run and times of now. `estimate_s` is the run time that
+    `job` is what rounds see: its request with the placement, run and times of now. `reason` says why it stands there,
+    and `blocked_by`, while it waits, what the last round found in its way, as a word. `estimate_s` is the run time that
     was stated, `done_s` what of it is saved. `tokens` were left in its bucket at `tokens_at`. `first_in_line` after a
     stop or failure puts it before its equals. Not started before `not_before`; not on the nodes in `avoid` before the
     instant given. `on_call` names the jobs whose hold it was let into, and which may stop it.
@@ -143,6 +144,7 @@ class JobRecord:
     state: JobState
     changed: int = 0
     reason: str = ""
+    blocked_by: str = ""
     claim: Claim | None = None
     launch: Launch | None = None
     stop: Stop | None = None

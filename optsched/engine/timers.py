@@ -12,6 +12,7 @@ from optsched.engine.health import leases
 from optsched.engine.launch import overdue
 from optsched.engine.runs import ask, nodes_of_run, stop_run
 from optsched.engine.state import JobRecord, State, StopCause, tokens_at
+from optsched.planner.instants import moment_text
 from optsched.policy.victims import estimated_end, grace_s
 from optsched.values.cluster import Reservation, ReservationKind
 from optsched.values.job import JobState
@@ -75,7 +76,7 @@ def _give_back(draft: Draft) -> None:
             if not record.job.preemptible or ends_itself:
                 continue
             if draft.now >= window.start_at - grace_s(record.job, profile):
-                why = f"{window.id} begins at {window.start_at:g} on its nodes"
+                why = f"{window.id} begins at {moment_text(window.start_at)} on its nodes"
                 stop_run(draft, record, StopCause.MAINTENANCE, why=why)
                 draft.note(Kind.PREEMPTED, why, record.id)
 
