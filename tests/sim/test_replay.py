@@ -133,7 +133,7 @@ def test_the_same_scenario_gives_the_same_story_and_its_log_the_same_state():
 
 
 def test_what_time_alone_brings_happens_between_the_batches(capsys, tmp_path):
-    """Deadline 3600, due at 3360 (grace 120, latency 60, margin 60): the next event is at 9000, and d runs since 3360."""
+    """Deadline 3600, due at 3360 (grace 120, latency 60, margin 60). The next event is at 9000; d runs since 3360."""
     text = """
 now: 0
 cluster: {levels: [], nodes: [{id: a, gpus: 8}]}
