@@ -56,7 +56,7 @@ def commit(draft: Draft, event: Decided) -> None:
             draft.put(replace(draft.job(job), rest=None))
     _apply(draft, event, {job: takers[job] for job in takers if job in accepted}, stops)
     if event.cause is Cause.ROUND:
-        draft.set(reserved=plan.reservations)
+        draft.set(reserved=plan.reservations, settled=draft.version)
         _remember(draft, plan)
 
 

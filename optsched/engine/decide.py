@@ -66,7 +66,7 @@ def _repair(state: State) -> Decided | None:
             continue
         if record.claim is not None or (record.not_before is not None and record.not_before > state.now):
             continue
-        placement = _patched(state, record, held)
+        placement = _patched(state, record, held, _spoken_for(state, record))
         if placement is not None:
             starts.append(Start(record.id, placement, ""))
             for node, gpus in placement.items():
@@ -77,7 +77,28 @@ def _repair(state: State) -> Decided | None:
     return Decided(Plan(info, starts=tuple(starts)), state.version, Cause.REPAIR)
 
 
-def _patched(state: State, record: JobRecord, held: dict[NodeId, int]) -> Placement | None:
+def _spoken_for(state: State, record: JobRecord) -> set[NodeId]:
+    """Return the nodes that a failed gang may not take for itself before a round: those ahead of it come first.
+
+    What was free when the last round ended is of no use to them, unless it is held; what changed since may be.
+    """
+    priority, found = record.job.priority, set[NodeId]()
+    for room in state.reserved:
+        holder = state.jobs.get(room.job)
+        if holder is not None and holder.id != record.id and holder.job.priority > priority:
+            found.update(room.nodes)
+    ahead = any(
+        each.state is JobState.QUEUED
+        and each.claim is None
+        and (each.job.priority > priority or each.job.start_deadline_at is not None)
+        for each in state.jobs.values()
+    )
+    if ahead:
+        found.update(name for name, node in state.nodes.items() if node.changed > state.settled)
+    return found
+
+
+def _patched(state: State, record: JobRecord, held: dict[NodeId, int], spoken_for: set[NodeId]) -> Placement | None:
     """Return the placement that failed with equal free nodes in place of those that are gone, None where one has none.
 
     What the rest still has booked to the failed run is on its way to be free.
@@ -98,6 +119,7 @@ def _patched(state: State, record: JobRecord, held: dict[NodeId, int]) -> Placem
     if not placement or any(node not in state.nodes for node in missing):
         return None
     used: set[NodeId] = set(placement)
+    barred |= spoken_for
     for node in missing:
         gpus = gpus_on(rest.was[node])
         other = stand_in(record, node, gpus, state.nodes, state.cluster.levels, held, used, barred)

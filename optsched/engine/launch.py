@@ -30,12 +30,24 @@ def promote(draft: Draft) -> None:
             continue
         if draft.get("paused") or not all(_free(draft.node(n), record, on) for n, on in claim.placement.items()):
             continue
+        if _old_run_lives(draft, record):
+            continue
         if starting is None:
             starting = sum(len(each.job.placement) for each in draft.jobs.values() if each.launch is not None)
         if starting and starting + len(claim.placement) > draft.before.settings.max_starting_nodes:
             continue
         starting += len(claim.placement)
         _begin(draft, record, claim)
+
+
+def _old_run_lives(draft: Draft, record: JobRecord) -> bool:
+    """Return whether a run before may still work somewhere: a job never runs twice. A lost node is not waited for."""
+    return any(
+        each.job == record.id and each.run not in record.never_began
+        for node in record.booked_on
+        if draft.node(node).node.state is not NodeState.DOWN
+        for each in draft.node(node).bookings
+    )
 
 
 def _free(node: NodeRecord, record: JobRecord, gpus: int | tuple[int, ...]) -> bool:

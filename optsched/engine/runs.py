@@ -37,6 +37,11 @@ def ask(draft: Draft, record: JobRecord, verb: Verb, nodes: Iterable[NodeId], gr
             draft.command(verb, node, record.id, record.run, gpus=gpus, grace_s=grace)
 
 
+def unbegun(record: JobRecord) -> bool:
+    """Return whether no agent was asked to start anything of the run yet."""
+    return record.launch is not None and record.launch.reserving
+
+
 def queued_again(record: JobRecord, job: Job) -> Job:
     """Return a job as rounds see it while it waits for its next run."""
     estimate = record.estimate_s
@@ -87,11 +92,13 @@ def stop_run(
     assert isinstance(profile, Profile)
     grace = grace_s(record.job, profile)
     nodes = nodes_of_run(draft, record)
-    unstarted = record.launch is not None and record.launch.reserving
+    unstarted = unbegun(record)
     ask(draft, record, Verb.RELEASE if unstarted else Verb.SIGNAL, nodes, 0.0 if unstarted else grace)
     done = record.done_s + saved_s(record, draft.now, profile, signalled=True)
     job = record.job
     changes: dict[str, object] = {"done_s": done, "launch": None, "reason": why}
+    if unstarted:
+        changes["never_began"] = record.never_began | {record.run}
     if cause is StopCause.PLAN:
         changes |= {"tokens": tokens_at(record, draft.now, profile) - 1.0, "tokens_at": draft.now}
         stopped = draft.get("stopped")
@@ -163,7 +170,7 @@ def cancel(draft: Draft, record: JobRecord) -> JobRecord:
     profile = draft.get("profile")
     assert isinstance(profile, Profile)
     nodes = nodes_of_run(draft, record)
-    unstarted = record.launch is not None and record.launch.reserving
+    unstarted = unbegun(record)
     record = _end(draft, record, JobTrigger.CANCEL, "withdrawn")
     grace = grace_s(record.job, profile)
     ask(draft, record, Verb.RELEASE if unstarted else Verb.SIGNAL, nodes, 0.0 if unstarted else grace)
@@ -209,7 +216,7 @@ def fail(
     if record.state is JobState.PREEMPTING:
         ask(draft, record, Verb.KILL, nodes_of_run(draft, record))
         return drained(draft, record.id)
-    unstarted = record.launch is not None and record.launch.reserving
+    unstarted = unbegun(record)
     nodes = nodes_of_run(draft, record)
     ask(
         draft, record, Verb.RELEASE if unstarted else Verb.KILL, [node for node in nodes if node not in bad or not lost]
@@ -223,6 +230,7 @@ def fail(
         failed_early=record.failed_early + 1 if early else 0,
         checkpoints=record.checkpoints if infra or not early else _blamed(record),
         done_s=record.done_s + saved_s(record, draft.now, profile, signalled=False),
+        never_began=record.never_began | {record.run} if unstarted else record.never_began,
         launch=None,
     )
     budget = record.job.retries.infra if infra else record.job.retries.job
@@ -259,9 +267,9 @@ def _blamed(record: JobRecord) -> tuple[Saved, ...]:
 
 
 def _backoff_s(draft: Draft, record: JobRecord, *, infra: bool) -> float:
-    """Return how long a failed job waits: not after a first failure of the machine, longer after each further one."""
+    """Return how long a failed job waits: not after a first failure, longer after each further one."""
     settings = draft.before.settings
-    again = record.failed_early - 1 if infra else record.job_failures
+    again = (record.failed_early if infra else record.job_failures) - 1
     return 0.0 if again <= 0 else min(settings.max_backoff_s, settings.backoff_s * 2.0 ** min(again - 1, 40))
 
 

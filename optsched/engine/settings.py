@@ -14,8 +14,9 @@ class Settings:
     A gang start may swap `swap_share` of its nodes (at least one) for agents that do not answer within
     `reserve_timeout_s`. A node is suspected after `suspect_failures` gangs failed on it within `suspect_within_s`, or
     when it runs below `slow_factor` of its gang's median. A run that fails within `early_s` failed early;
-    `early_failures` in a row and the job displaces nobody. A job-class failure waits `backoff_s`, doubled with every
-    further one up to `max_backoff_s`; so does an infra failure from the second in a row on. Estimates are corrected
+    `early_failures` in a row and the job displaces nobody. From the second job-class failure on a job waits
+    `backoff_s`, doubled with every further one up to `max_backoff_s`; so it does from the second infra failure in a row
+    on that came early. Estimates are corrected
     from `history_runs` runs on. Checkpoint claims closer than `checkpoint_gap_s` count as one. A launch that failed on
     a node keeps the job off it for `avoid_s`.
     """

@@ -138,6 +138,7 @@ class JobRecord:
     was stated, `done_s` what of it is saved. `tokens` were left in its bucket at `tokens_at`. `first_in_line` after a
     stop or failure puts it before its equals. Not started before `not_before`; not on the nodes in `avoid` before the
     instant given. `on_call` names the jobs whose hold it was let into, and which may stop it.
+    `never_began` are the runs that were given up before any agent was asked to start them.
     """
 
     job: Job
@@ -164,6 +165,7 @@ class JobRecord:
     not_before: float | None = None
     avoid: Mapping[NodeId, float] = field(default_factory=dict)
     on_call: tuple[JobId, ...] = ()
+    never_began: frozenset[int] = frozenset()
     checkpoints: tuple[Saved, ...] = ()
     restored: str | None = None
 
@@ -184,7 +186,8 @@ class State:
 
     `jobs` are those not ended, and ended ones with GPUs that are not free yet; `ended` all others. `claims` are the
     jobs with a claim, in order. `rules_changed` is the version in which teams, profile, reservations or the set of
-    nodes last changed. `due` tells that a decision may find something to do. `paused` says why nothing starts.
+    nodes last changed, `settled` that in which the last round was put into force. `due` tells that a decision may find
+    something to do. `paused` says why nothing starts.
     `left` is, by team, the version in which a run of it last came to its end: what others may take is less since then.
     `stopped` are (instant, GPUs) of the last hour's preemptions. `history` are the ratios of real to stated run time.
     """
@@ -202,6 +205,7 @@ class State:
     epoch: int = 1
     version: int = 1
     rules_changed: int = 0
+    settled: int = 0
     due: bool = True
     paused: str = ""
     reserved: tuple[ReservedRoom, ...] = ()

@@ -7,7 +7,7 @@ from typing import cast
 
 from optsched.engine import events
 from optsched.engine.events import Outcome
-from optsched.errors import UsageError
+from optsched.errors import Conflict
 from optsched.values.cluster import Node, Reservation
 from optsched.values.ids import JobId, NodeId
 from optsched.values.job import Job
@@ -16,11 +16,11 @@ from optsched.values.snapshot import Event
 from optsched.values.team import Team
 
 _OUTCOMES = {
-    "completed": Outcome.OK,
-    "finished": Outcome.OK,
-    "succeeded": Outcome.OK,
-    "error": Outcome.FAILED,
-    "stopped": Outcome.RELEASED,
+    **dict.fromkeys(("completed", "finished", "succeeded", "success", "done"), Outcome.OK),
+    **dict.fromkeys(("error", "crashed", "exited"), Outcome.FAILED),
+    **dict.fromkeys(("lost", "node_failed", "hardware"), Outcome.INFRA),
+    **dict.fromkeys(("stopped", "drained"), Outcome.RELEASED),
+    "running": Outcome.STARTED,
 }
 """Other words that agents have for what they report."""
 
@@ -59,7 +59,7 @@ def _agent_report(f: _Fields) -> events.Report:
     word = f.text("outcome")
     known = {each.value: each for each in Outcome} | _OUTCOMES
     if word not in known:
-        raise UsageError(f"an agent reports {word!r} of job {f.job}; known outcomes: {', '.join(sorted(known))}")
+        raise Conflict(f"an agent reports {word!r} of job {f.job}; known outcomes: {', '.join(sorted(known))}")
     return _report(f, known[word])
 
 
@@ -90,7 +90,7 @@ _MAKERS: Mapping[str, Callable[[_Fields], events.Event]] = {
 
 
 def event_of(event: Event) -> events.Event:
-    """Return the engine's event for one of a scenario. Raises UsageError for an outcome that nobody knows."""
+    """Return the engine's event for one of a scenario. Raises Conflict for an outcome that nobody knows."""
     return _MAKERS[event.type](_Fields(event.fields))
 
 

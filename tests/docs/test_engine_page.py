@@ -39,7 +39,7 @@ def test_the_numbers_of_the_page_are_those_of_the_settings() -> None:
         (known.lease_patience_s, "{:g} s of patience"),
         (known.reserve_timeout_s, "silent for {:g} s"),
         (known.slow_factor, "less than {:g} of the gang's median"),
-        (known.backoff_s, "wait {:g} s, then 60"),
+        (known.backoff_s, "waits {:g} s, then 60"),
         (known.early_s, "failed within {:g} s"),
         (known.checkpoint_gap_s, "count once in {:g} s"),
         (float(known.mass_nodes), "more than {:g}\n  nodes"),

@@ -213,6 +213,22 @@ def test_an_elastic_gang_goes_on_with_what_is_left():
     assert cluster.on("j") == {"a": 8, "b": 8}
 
 
+def test_a_repair_takes_nothing_that_somebody_ahead_of_it_could_have():
+    """w ends on s in the very moment in which a is lost. u, more urgent, waits for a node: s is u's, not J's; with a
+    second node free, t, both run, J with b and t.
+    """
+    gang = job("J").gang(16).per_node(8).rank("P2").rigid().running(a=8, b=8)
+    asks = (gang, job("w").gang(8).rigid().running(s=8), job("u").gang(8).rank("P0"))
+    for more in ((), ("t",)):
+        there = nodes(" ".join(("a", "b", "s", *more)), 8, rack="r")
+        busy = [job("x").gang(8).rigid().running({each: 8}) for each in more]
+        cluster = Driven(snapshot(there, *asks, *busy)).settle()
+        ends = [ev.Finished(JobId("w")), *(ev.Finished(JobId("x")) for _ in more)]
+        cluster.at(1000, *ends, ev.NodeLost(NodeId("a")))
+        assert cluster.stands("u") == "running"
+        assert cluster.stands("J") == ("running" if more else "queued")
+
+
 # Gang starts
 
 

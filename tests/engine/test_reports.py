@@ -83,7 +83,7 @@ def test_one_task_that_ends_well_leaves_the_others_alone():
 
 
 def test_one_task_that_fails_takes_the_whole_gang_with_it_at_once():
-    """b is told to kill its part; the job is tried again after a first back-off of 30 s."""
+    """All are told to kill their part; the GPUs stay booked until they say that it is done."""
     cluster = Driven(snapshot(nodes("a b", 8), job("j").gang(16).per_node(8).running(a=8, b=8)), prompt=False)
     cluster.take(report("j", "a", "failed", 1, "exit code 1"))
     assert cluster.stands("j") == "queued"

@@ -75,6 +75,7 @@ class World:
         self.count = itertools.count()
         self.holds: dict[NodeId, dict[tuple[JobId, int], int]] = {NodeId(name): {} for name in self.names}
         self.heard: dict[NodeId, int] = {NodeId(name): 0 for name in self.names}
+        self.began: set[tuple[NodeId, tuple[JobId, int]]] = set()
         self.dead: set[NodeId] = set()
         self.shrunk: set[str] = set()
         self.jobs = 0
@@ -176,7 +177,11 @@ class World:
             used = sum(fresh.values()) + gpus_on(command.gpus)
             limit = 8
             assert used <= limit, f"seed {self.seed}: {node} is given {used} GPUs by {command}, it holds {here}"
-            assert all(job != command.job for job, _ in fresh), f"seed {self.seed}: two runs of {command.job} on {node}"
+            old = [(where, each) for where, each in self.began if each[0] == command.job and each != key]
+            alive = [where for where, each in old if where not in self.dead and each in self.holds[where]]
+            assert not alive, f"seed {self.seed}: {command} while an older run works on {alive}"
+            if command.verb is Verb.START:
+                self.began.add((node, key))
             here[key] = gpus_on(command.gpus)
             chance = self.draw.random()
             outcome = ev.Outcome.RESERVED if command.verb is Verb.RESERVE else ev.Outcome.STARTED
