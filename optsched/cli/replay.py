@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from functools import partial
 from typing import TYPE_CHECKING
 
 from optsched.cli.options import seconds, seed
@@ -95,7 +94,8 @@ def run(args: argparse.Namespace) -> int:
 
 def planner(args: argparse.Namespace) -> Planner:
     """Return what plans the rounds: bounded by counted work, so that the same scenario gives the same story."""
-    from optsched.planner.plan import PlanOptions, plan_round
+    from optsched.engine.planning import RoundPlanner
+    from optsched.planner.plan import PlanOptions
     from optsched.solve.ladder import SolverChoice
 
     options = PlanOptions(
@@ -105,4 +105,4 @@ def planner(args: argparse.Namespace) -> Planner:
         deterministic_s=args.deterministic,
         prove=0,
     )
-    return partial(plan_round, options=options, clock=StoppedClock())
+    return RoundPlanner(options, StoppedClock())
