@@ -147,10 +147,11 @@ def _called_in(state: State, snapshot: Snapshot, plan: Plan, planner: Planner) -
     guests = snapshot.carried.guests
     if not guests:
         return None
-    starting = {each.job for each in plan.starts}
-    for waiting in plan.queued:
+    # The forecast counts guests as gone: whoever could start now, were they gone, has a reservation for now.
+    ready = [each for each in plan.reservations if each.start_estimate_at is not None]
+    for waiting in (each for each in ready if (each.start_estimate_at or 0.0) <= state.now):
         mine = guests.get(waiting.job)
-        if not mine or waiting.job in starting:
+        if not mine:
             continue
         without = replace(snapshot, jobs=tuple(job for job in snapshot.jobs if job.id not in mine))
         start = next((each for each in planner(without).starts if each.job == waiting.job), None)
