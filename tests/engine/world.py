@@ -53,6 +53,7 @@ class World:
         self.draw = np.random.default_rng(seed)
         self.planner = planner
         self.crashes = crashes
+        self.calm = False
         self.names = [f"n{i:02}" for i in range(12)]
         there = racks(8, r1=" ".join(self.names[:4]), r2=" ".join(self.names[4:8]), r3=" ".join(self.names[8:]))
         there = [replace(each, cpus=64.0, spare=each.id == "n03") for each in there]
@@ -93,6 +94,7 @@ class World:
 
     def calm_down(self) -> State:
         """Let every agent answer and every timer run for a day, with nothing new: all that is under way ends."""
+        self.calm, self.crashes = True, False
         for node in sorted(self.dead):
             self._take(ev.Fenced(node))
             self.holds[node].clear()
@@ -123,8 +125,7 @@ class World:
             if decision is None:
                 return
             self.rounds += 1
-            late = self.draw.random()
-            if late < 0.15:
+            if not self.calm and self.draw.random() < 0.15:
                 self._something()
             if self.crashes and self.draw.random() < 0.1:
                 self._crash()
