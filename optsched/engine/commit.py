@@ -16,6 +16,7 @@ from optsched.engine.events import Cause, Decided
 from optsched.engine.places import claimed
 from optsched.engine.runs import stop_run
 from optsched.engine.state import Change, Claim, StopCause, goes_on
+from optsched.engine.tables import JobTrigger
 from optsched.planner.instants import moment_text
 from optsched.values.cluster import NodeState
 from optsched.values.ids import JobId, NodeId
@@ -208,11 +209,20 @@ def _why(event: Decided, job: JobId) -> str:
 
 
 def _remember(draft: Draft, plan: Plan) -> None:
-    """Note why each job waits, where that is news."""
+    """Note why each job waits, where that is news; refuse what was submitted with a deadline that cannot be met."""
+    starts = {room.job: room.start_estimate_at for room in plan.reservations}
     for waiting in plan.queued:
         record = draft.jobs.get(waiting.job)
-        if record is not None and record.state is JobState.QUEUED and record.reason != waiting.detail:
-            draft.put(replace(record, reason=waiting.detail, blocked_by=waiting.reason), quietly=True)
+        if record is None or record.state is not JobState.QUEUED:
+            continue
+        deadline, start = record.job.start_deadline_at, starts.get(waiting.job)
+        if record.unseen and deadline is not None and start is not None and start > deadline:
+            reason = f"refused: its start deadline cannot be met, the earliest start is {moment_text(start)}"
+            draft.move(record, JobTrigger.REFUSE, reason=reason, unseen=False)
+            draft.note(Kind.REFUSED, reason, record.id)
+        elif record.unseen or record.reason != waiting.detail:
+            record = replace(record, reason=waiting.detail, blocked_by=waiting.reason, unseen=False)
+            draft.put(record, quietly=True)
     before = {room.job: room for room in draft.before.reserved}
     for room in plan.reservations:
         old = before.get(room.job)

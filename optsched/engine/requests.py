@@ -38,6 +38,7 @@ def submit(draft: Draft, event: events.Submit) -> None:
         estimate_s=job.estimated_runtime_s,
         tokens=0.0 if bucket is None else bucket.burst,
         tokens_at=draft.now,
+        unseen=True,
     )
     deadline = job.start_deadline_at
     if deadline is not None and deadline <= draft.now:

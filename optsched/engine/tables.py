@@ -32,6 +32,8 @@ class JobTrigger(enum.Enum):
     """The run failed and its budget is spent."""
     CANCEL = "cancel"
     """Its owner withdraws it."""
+    REFUSE = "refuse"
+    """The first round that looks at it finds that its start deadline cannot be met."""
 
 
 class NodeTrigger(enum.Enum):
@@ -60,6 +62,7 @@ J, N = JobState, NodeState
 JOB_TABLE: Mapping[tuple[JobState, JobTrigger], JobState] = {
     (J.QUEUED, JobTrigger.START): J.STARTING,
     (J.QUEUED, JobTrigger.CANCEL): J.CANCELLED,
+    (J.QUEUED, JobTrigger.REFUSE): J.FAILED,
     (J.STARTING, JobTrigger.UP): J.RUNNING,
     (J.STARTING, JobTrigger.PREEMPT): J.PREEMPTING,
     (J.STARTING, JobTrigger.FINISH): J.COMPLETED,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from optsched.engine.state import Booking, Claim, JobRecord, NodeRecord, State, booking_of, goes_on, tokens_at
+from optsched.policy.victims import grace_s
 from optsched.values.ids import JobId, NodeId, TeamId, UserId
 from optsched.values.job import Job, JobState, gpus_on
 from optsched.values.profile import Profile
@@ -27,6 +28,7 @@ def snapshot_of(state: State) -> Snapshot:
     protected: set[JobId] = set()
     pinned: set[JobId] = set()
     kept: list[Kept] = []
+    late: set[JobId] = set()
     profile, now = state.profile, state.now
     ratios = _ratios(state)
     for record in state.jobs.values():
@@ -43,6 +45,9 @@ def snapshot_of(state: State) -> Snapshot:
             job = _avoiding(record, state)
             if tokens_at(record, now, profile) < 1.0:
                 protected.add(record.id)
+            deadline = job.start_deadline_at
+            if deadline is not None and now > deadline - grace_s(job, profile):
+                late.add(record.id)
             if record.first_in_line:
                 placed_at[record.id] = job.submitted_at - FIRST_S
         elif record.state in (JobState.STARTING, JobState.RUNNING):
@@ -62,6 +67,7 @@ def snapshot_of(state: State) -> Snapshot:
         pinned=frozenset(pinned),
         guests=guests_of(state),
         placed_at=placed_at,
+        late=frozenset(late),
     )
     return Snapshot(
         now=now,

@@ -172,9 +172,12 @@ class _Forecast:
     def first_start(self, job: RoundJob) -> Reserved | None:
         """Return where and when the job can start first; without an estimate only once it is starved."""
         by_itself = self._when(job)
-        at = due_at(job.job, grace_s(job.job, self.problem.profile), self.problem.profile)
+        grace = grace_s(job.job, self.problem.profile)
+        at = due_at(job.job, grace, self.problem.profile)
         deadline = job.job.start_deadline_at
         if at is None or deadline is None or (by_itself and by_itself.start_at and by_itself.start_at <= deadline):
+            return by_itself
+        if job.job.id in self.problem.snapshot.carried.late:
             return by_itself
         forced = self._at(job, max(at, self.now), self._giving_way(job))
         return by_itself if forced is None else Reserved(job, forced, max(at, self.now), by_force=True)

@@ -185,7 +185,9 @@ def _build_jobs(
             claim_team=claim,
             line_team=teams.deadline if job.id in near else claim,
             tier=DEADLINE if job.id in near else tiers[job.id],
-            due=job.state is JobState.QUEUED and due(job, now, grace_s(job, profile), profile),
+            due=job.state is JobState.QUEUED
+            and job.id not in snapshot.carried.late
+            and due(job, now, grace_s(job, profile), profile),
             may_break_quota=job.id in breaking,
             ahead_of=len(running) + len(queued) - index,
         )

@@ -43,7 +43,8 @@ class Carried:
     `protected` jobs are not stopped in this round, and those of them that wait are not let into what is held for others
     on condition that they can be; `pinned` ones are neither stopped nor moved nor resized. `guests` names, by job
     that waits, those that run in what is held for it and that it may stop. `placed_at` gives a queued job another place
-    in the order than its submission does.
+    in the order than its submission does. `late` jobs miss their start deadline whatever is done: nobody makes room
+    for it.
     """
 
     occupied: tuple[Occupied, ...] = ()
@@ -52,6 +53,7 @@ class Carried:
     pinned: frozenset[JobId] = frozenset()
     guests: Mapping[JobId, frozenset[JobId]] = field(default_factory=dict)
     placed_at: Mapping[JobId, float] = field(default_factory=dict)
+    late: frozenset[JobId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

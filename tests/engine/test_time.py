@@ -152,6 +152,32 @@ def test_a_deadline_that_has_passed_is_refused_at_submission(deadline: float):
     assert "has passed" in cluster.job("d").reason
 
 
+def test_a_deadline_before_the_earliest_start_is_refused_with_that_instant():
+    """v ends at 4000. d, submitted at 10 with a deadline 30 s later, could not start before: nobody is stopped for it,
+    though v could be. e, with a deadline at 4500, is accepted and starts when v is done.
+    """
+    running = job("v").gang(8).rank("P1").runs_for(7600).running(a=8)
+    cluster = Driven(snapshot(nodes("a", 8), running)).settle()
+    cluster.at(10, ev.Submit(job("d").gang(8).rank("P1").by(40).made))
+    assert (cluster.stands("d"), cluster.stands("v")) == ("failed", "running")
+    assert "earliest start is 4000" in cluster.job("d").reason
+    cluster.at(20, ev.Submit(job("e").gang(8).by(4500).made))
+    assert cluster.stands("e") == "queued"
+    assert cluster.at(4000, ev.Finished(JobId("v"))).stands("e") == "running"
+
+
+def test_nobody_is_stopped_for_a_deadline_that_is_missed_all_the_same():
+    """d, of two nodes, is due from 760 on, but rigid r is on one of them until 2000. Its deadline of 1000 passes. At 2000
+    d is late: x, of its priority, whom it might have stopped before 880, is left alone.
+    """
+    running = (job("r").gang(8).rigid().running(a=8), job("x").gang(8).running(b=8))
+    cluster = Driven(snapshot(nodes("a b", 8), *running, job("d").gang(16).per_node(8).by(1000))).settle()
+    cluster.at(2000, ev.Finished(JobId("r")))
+    assert (cluster.stands("d"), cluster.stands("x")) == ("queued", "running")
+    cluster.at(3000, ev.Finished(JobId("x")))
+    assert cluster.stands("d") == "running"
+
+
 def test_a_deadline_missed_for_want_of_healthy_nodes_is_reported_and_the_job_stays_at_the_head():
     """Rigid work holds the node until 5000. The deadline of 4000 passes, which is said; at 5000 d starts before the
     older and more urgent u.
