@@ -167,8 +167,8 @@ def test_a_deadline_before_the_earliest_start_is_refused_with_that_instant():
 
 
 def test_nobody_is_stopped_for_a_deadline_that_is_missed_all_the_same():
-    """d, of two nodes, is due from 760 on, but rigid r is on one of them until 2000. Its deadline of 1000 passes. At 2000
-    d is late: x, of its priority, whom it might have stopped before 880, is left alone.
+    """d, of two nodes, is due from 760 on, but rigid r is on one of them until 2000. Its deadline of 1000 passes. At
+    2000 d is late: x, of its priority, whom it might have stopped before 880, is left alone.
     """
     running = (job("r").gang(8).rigid().running(a=8), job("x").gang(8).running(b=8))
     cluster = Driven(snapshot(nodes("a b", 8), *running, job("d").gang(16).per_node(8).by(1000))).settle()
