@@ -7,11 +7,14 @@ READY  := $(VENV)/.ready
 SNAPSHOT ?= optsched/examples/philly-busy.json.gz
 BUDGET   ?= 10
 
-.PHONY: help run test lint bench lock clean
+SEEDS    ?= 200
+
+.PHONY: help run test soak lint bench lock clean
 
 help:
 	@echo "make run    plan one round of a busy real cluster (SNAPSHOT=... for your own)"
 	@echo "make test   run the tests"
+	@echo "make soak   drive the engine through SEEDS=200 random worlds: an hour or two"
 	@echo "make lint   style, types, layers"
 	@echo "make bench  time the benchmark rounds"
 	@echo "make lock   resolve the dependencies anew into requirements.lock"
@@ -29,6 +32,9 @@ run: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 $(TESTS)
+
+soak: $(READY)
+	SOAK_SEEDS=$(SEEDS) $(BIN)/python -m pytest -n 2 tests/engine/test_chaos.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

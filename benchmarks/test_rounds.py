@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.resources import as_file, files
 
 import pytest
 
 from optsched.clock import StoppedClock, WallClock
+from optsched.engine.decide import decide
+from optsched.engine.events import Finished, Submit
+from optsched.engine.planning import RoundPlanner
+from optsched.engine.state import initial
+from optsched.engine.step import step
 from optsched.files import load_snapshot
 from optsched.planner.plan import PlanOptions, plan_round
 from optsched.rounds.build import build_problem
@@ -16,6 +22,8 @@ from optsched.solve.exact import ExactSolver
 from optsched.solve.greedy import greedy
 from optsched.solve.result import Budget
 from optsched.topology.tree import build_tree
+from optsched.values.ids import JobId
+from optsched.values.job import JobState
 from optsched.values.snapshot import Snapshot
 
 
@@ -60,6 +68,25 @@ def test_whole_round_by_greedy(benchmark, philly):
     """The whole round without a search."""
     plan = benchmark(plan_round, philly, PlanOptions(budget_s=0), WallClock())
     assert plan.starts
+
+
+def test_a_round_of_churn(benchmark, philly):
+    """One of many rounds by greedy: a job ended, two arrived; from the state to the plan in force."""
+    planner = RoundPlanner(PlanOptions(budget_s=0, prove=0), WallClock())
+    state = initial(philly)
+    while (decision := decide(state, planner)) is not None:
+        state = step(state, decision, state.now).state
+    running = next(name for name, each in state.jobs.items() if each.state is JobState.RUNNING)
+    like = next(each.job for each in state.jobs.values() if each.state is JobState.QUEUED and each.claim is None)
+    for event in (Finished(running), *(Submit(replace(like, id=JobId(f"new-{i}"))) for i in range(2))):
+        state = step(state, event, state.now).state
+
+    def one_round():
+        decision = decide(state, planner)
+        assert decision is not None
+        return step(state, decision, state.now)
+
+    assert benchmark(one_round).state.version > state.version
 
 
 @pytest.mark.parametrize("seed", [3, 17])

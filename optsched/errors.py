@@ -3,8 +3,10 @@
 OptschedError
 ├── InputError          the user's file is wrong: one Fault per mistake, exit code 2
 ├── UsageError          a command was asked for something that does not exist, exit code 2
+├── Conflict            a request that the state of things does not allow; nothing was changed
 └── InternalError       optsched broke its own contract: a bug, exit code 1
     ├── CheckFailed     a plan that the checker refuses
+    ├── IllegalTransition  a change of state that the tables do not have
     └── SolverFailed    the solver said INFEASIBLE or MODEL_INVALID where "change nothing" is always a plan
 """
 
@@ -45,6 +47,10 @@ class UsageError(OptschedError):
     """A request for something that does not exist, such as an unknown job."""
 
 
+class Conflict(OptschedError):
+    """A request that the state of things does not allow, such as preempting a job that does not run."""
+
+
 class InternalError(OptschedError):
     """A bug in optsched itself."""
 
@@ -55,6 +61,10 @@ class CheckFailed(InternalError):
     def __init__(self, violations: Iterable[str]) -> None:
         self.violations = tuple(violations)
         super().__init__("; ".join(self.violations))
+
+
+class IllegalTransition(InternalError):
+    """A change of state that the transition tables do not have."""
 
 
 class SolverFailed(InternalError):

@@ -13,11 +13,11 @@ from pathlib import PurePath
 from optsched.cli.terminal import warn
 from optsched.cli.words import clean
 from optsched.errors import Fault, InputError, UsageError
-from optsched.files import load_profile, load_snapshot
+from optsched.files import load_profile, load_scenario, load_snapshot
 from optsched.files.datafolders import SUFFIXES
 from optsched.files.report import known, show
 from optsched.values.profile import Profile
-from optsched.values.snapshot import Snapshot
+from optsched.values.snapshot import Scenario, Snapshot
 
 EXAMPLE = "philly-busy"
 """The example that is planned where no file is given."""
@@ -50,6 +50,26 @@ def read_snapshot(path: str | None, profile: str | None) -> Read:
     name = PurePath(file).name.split(".")[0] if file != "-" else "stdin"
     title = clean(snapshot.cluster.name or name)
     return Read(snapshot, "stdin" if file == "-" else clean(file), title, path is None)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadScenario:
+    """A scenario and what a heading calls it."""
+
+    scenario: Scenario
+    title: str
+
+
+def read_scenario(path: str, profile: str | None) -> ReadScenario:
+    """Return a scenario ("-": standard input); its warnings go to standard error. Raises InputError."""
+    scenario, warnings = load_scenario(path)
+    for text in warnings:
+        warn(text)
+    if profile is not None:
+        start = with_profile(scenario.start, load_profile(profile), profile)
+        scenario = replace(scenario, start=start)
+    name = PurePath(path).name.split(".")[0] if path != "-" else "stdin"
+    return ReadScenario(scenario, clean(scenario.start.cluster.name or name))
 
 
 def example() -> Traversable:

@@ -35,8 +35,8 @@ _LABELS = "a mapping of text to text"
 Labels = Annotated[dict[Text, Text], Field(default_factory=dict, description=_LABELS)]
 Ids = Annotated[list[Id], Field(default_factory=list, description=_IDS)]
 State = Annotated[
-    Literal["up", "draining", "cordoned", "suspect", "down"],
-    Field(description="one of up, draining, cordoned, suspect, down"),
+    Literal["up", "draining", "cordoned", "suspect", "probing", "down"],
+    Field(description="one of up, draining, cordoned, suspect, probing, down"),
 ]
 
 

@@ -22,6 +22,11 @@ class Indices:
         self._counted: set[int] = set()
         self._free: dict[int, set[int]] = {}
         index = problem.tree.node_index
+        for room in problem.snapshot.carried.occupied:
+            if isinstance(room.gpus, int):
+                self._counted.add(index[room.node])
+            else:
+                self._room(index[room.node]).difference_update(room.gpus)
         for job in _holders(problem, assignment):
             if not assignment.after(job):
                 continue

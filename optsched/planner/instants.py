@@ -19,9 +19,13 @@ def span_text(seconds: float) -> str:
     return " ".join(parts[:2]) or "0 s"
 
 
+def moment_text(at: float) -> str:
+    """Return an instant by itself: a date where the clock counts from 1970, else seconds."""
+    return datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z") if at >= _CALENDAR else f"{at:.15g}"
+
+
 def instant_text(at: float, now: float) -> str:
     """Return an instant as seen from now: "in 16 min 30 s (at 1000)", or "now"."""
     if at <= now:
         return "now"
-    shown = datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z") if at >= _CALENDAR else f"{at:g}"
-    return f"in {span_text(at - now)} (at {shown})"
+    return f"in {span_text(at - now)} (at {moment_text(at)})"

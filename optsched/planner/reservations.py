@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.policy.ordering import FAIR
-from optsched.policy.victims import estimated_end
-from optsched.rounds.assignment import Assignment
+from optsched.policy.ordering import FAIR, due_at
+from optsched.policy.victims import estimated_end, grace_s
+from optsched.rounds.assignment import Assignment, Change
 from optsched.rounds.check import amount_of
 from optsched.rounds.problem import Hold, Ints, Problem, RoundJob, Spread, What
+from optsched.rounds.rights import NOTHING, has_right
 from optsched.solve.packing import pack
+from optsched.values.ids import JobId
+from optsched.values.job import gpus_on
 from optsched.values.plan import ReservedRoom
 
 NEVER = np.inf
@@ -21,11 +24,15 @@ NEVER = np.inf
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """A reservation: where the gang is planned to start, and from when on (None: cannot be estimated)."""
+    """A reservation: where the gang is planned to start, and from when on (None: cannot be estimated).
+
+    `by_force`: others will have to make room then, for the sake of its start deadline.
+    """
 
     job: RoundJob
     spread: Spread
     start_at: float | None
+    by_force: bool = False
 
 
 def reserve(problem: Problem, assignment: Assignment) -> tuple[Problem, tuple[Reserved, ...]]:
@@ -46,12 +53,27 @@ def reserve(problem: Problem, assignment: Assignment) -> tuple[Problem, tuple[Re
         each.job.index
         for each in reserved
         if each.start_at is not None
+        and not each.by_force
         and each.job.job.start_deadline_at is not None
         and each.start_at <= each.job.job.start_deadline_at
     }
-    holds = tuple(hold for each in reserved if (hold := _hold(problem, each)) is not None)
+    waits = [*_kept(problem, assignment), *reserved]
+    holds = tuple(hold for each in waits if (hold := _hold(problem, each)) is not None)
     jobs = tuple(dataclasses.replace(job, due=False) if job.index in met and job.due else job for job in problem.jobs)
     return dataclasses.replace(problem, holds=holds, jobs=jobs), tuple(reserved)
+
+
+def _kept(problem: Problem, assignment: Assignment) -> list[Reserved]:
+    """Return what earlier rounds keep for jobs that wait, as reservations of that room."""
+    kept = {each.job: each for each in problem.snapshot.carried.kept} if problem.snapshot.carried.kept else {}
+    index = problem.tree.node_index
+    found = []
+    for job in problem.queued if kept else ():
+        room = kept.get(job.job.id)
+        if room is not None and job.index not in assignment.changed:
+            spread = tuple(sorted((index[node], count) for node, count in room.gpus.items()))
+            found.append(Reserved(job, spread, room.until))
+    return found
 
 
 def _candidates(problem: Problem, assignment: Assignment) -> list[RoundJob]:
@@ -95,10 +117,24 @@ class _Forecast:
         ).reshape(-1, 5)
         held = problem.occupancy
         ends = np.array([self._end(job, assignment) for job in problem.running], dtype=np.float64)[held.pair_job]
-        order = np.lexsort((held.pair_node, held.pair_job, ends))
-        jobs = held.pair_job[order]
-        self._ends, self._nodes, self._gpus = ends[order], held.pair_node[order], held.pair_gpus[order]
-        self._cpus, self._memory = self._gpus * held.cpus_u[jobs], self._gpus * held.memory_u[jobs]
+        # What drains belongs to nobody: it comes behind what runs, with CPUs and memory of its own left out.
+        occupied = problem.snapshot.carried.occupied
+        index = problem.tree.node_index
+        ends = np.concatenate([ends, np.array([room.until for room in occupied], dtype=np.float64)])
+        none = np.zeros(len(occupied), dtype=np.int64)
+        nodes = np.concatenate([held.pair_node, np.array([index[room.node] for room in occupied], dtype=np.int64)])
+        gpus = np.concatenate([held.pair_gpus, np.array([gpus_on(room.gpus) for room in occupied], dtype=np.int64)])
+        cpus = np.concatenate([held.pair_gpus * held.cpus_u[held.pair_job], none])
+        memory = np.concatenate([held.pair_gpus * held.memory_u[held.pair_job], none])
+        order = np.lexsort((nodes, np.concatenate([held.pair_job, none + problem.first_queued]), ends))
+        self._ends, self._nodes, self._gpus = ends[order], nodes[order], gpus[order]
+        self._cpus, self._memory = cpus[order], memory[order]
+        # Who was let into what is held for a job goes when that starts: no end of theirs is waited for.
+        self._guests = {
+            holder: [each for each in problem.running if each.job.id in guests]
+            for holder, guests in problem.snapshot.carried.guests.items()
+        }
+        self._end_of = {job.index: self._end(job, assignment) for job in problem.running}
         self._booked = np.zeros(len(problem.nodes.capacity), dtype=np.int64)
         self._ceilings = [
             [
@@ -141,6 +177,31 @@ class _Forecast:
 
     def first_start(self, job: RoundJob) -> Reserved | None:
         """Return where and when the job can start first; without an estimate only once it is starved."""
+        by_itself = self._when(job)
+        grace = grace_s(job.job, self.problem.profile)
+        at = due_at(job.job, grace, self.problem.profile)
+        deadline = job.job.start_deadline_at
+        if at is None or deadline is None or (by_itself and by_itself.start_at and by_itself.start_at <= deadline):
+            return by_itself
+        if job.job.id in self.problem.snapshot.carried.late:
+            return by_itself
+        forced = self._at(job, max(at, self.now), self._giving_way(job))
+        return by_itself if forced is None else Reserved(job, forced, max(at, self.now), by_force=True)
+
+    def _giving_way(self, job: RoundJob) -> list[RoundJob]:
+        """Return the running jobs that would have to make room for the sake of the job's start deadline."""
+        urgent = dataclasses.replace(job, due=True)
+        kept = self.problem.snapshot.carried.protected | self.problem.snapshot.carried.pinned
+        return [
+            each
+            for each in self.problem.running
+            if each.job.preemptible
+            and each.job.id not in kept
+            and has_right(self.problem, urgent, each, Change.STOP, NOTHING)
+        ]
+
+    def _when(self, job: RoundJob) -> Reserved | None:
+        """Return where and when the job can start first if nobody is made to go for it."""
         spread = self._at(job, self.now)
         if spread is not None:
             return Reserved(job, spread, self.now)
@@ -161,8 +222,11 @@ class _Forecast:
             return None if eventually is None else Reserved(job, eventually, None)
         return None
 
-    def _at(self, job: RoundJob, time: float) -> Spread | None:
-        """Return a placement in what is free at an instant if nothing else starts, None where there is none."""
+    def _at(self, job: RoundJob, time: float, forced: Sequence[RoundJob] = ()) -> Spread | None:
+        """Return a placement in what is free at an instant if nothing else starts, None where there is none.
+
+        `forced` jobs are gone by then, whatever their estimate.
+        """
         if not self._allowed(job, time):
             return None
         gone = slice(0, int(np.searchsorted(self._ends, time, side="right")))
@@ -175,13 +239,24 @@ class _Forecast:
         ahead = (self._start_takes[:, 0] < job.index) & (self._start_ends > time)
         _, on, gpus_taken, cpus_taken, memory_taken = self._start_takes[ahead].T
         gpus = np.maximum(0, np.minimum(plus(arrays.free, self._gpus), arrays.capacity) - self._booked)
+        leaving = {each.index: each for each in (*self._guests.get(job.job.id, ()), *forced)}
+        gone_too = [
+            (n, count, count * each.cpus_per_gpu_u, count * each.memory_per_gpu_u)
+            for each in leaving.values()
+            if self._end_of[each.index] > time
+            for n, count in each.spread_now
+        ]
+        left_on, gpus_left, cpus_left, memory_left = np.array(gone_too, dtype=np.int64).reshape(-1, 4).T
+        np.add.at(gpus, left_on, gpus_left)
         np.subtract.at(gpus, on, gpus_taken)
         cpus, memory = arrays.cpus_free_u, arrays.memory_free_u
         if job.cpus_per_gpu_u:
             cpus = plus(cpus, self._cpus)
+            np.add.at(cpus, left_on, cpus_left)
             np.subtract.at(cpus, on, cpus_taken)
         if job.memory_per_gpu_u:
             memory = plus(memory, self._memory)
+            np.add.at(memory, left_on, memory_left)
             np.subtract.at(memory, on, memory_taken)
         return pack(self.problem, job, np.maximum(0, gpus), cpus, memory, job.minimum)
 
@@ -208,9 +283,18 @@ def _hold(problem: Problem, reserved: Reserved) -> Hold | None:
 
 def _binds(problem: Problem, reserved: Reserved, job: RoundJob) -> bool:
     """Return whether a hold keeps the job off: it is behind, and neither ends in time nor stops on demand."""
+    return not _stops_on_demand(problem, job) and _stands_in_the_way(problem, reserved, job)
+
+
+def _stops_on_demand(problem: Problem, job: RoundJob) -> bool:
+    """Return whether a job may use held GPUs on condition that the holder stops it."""
+    spent = job.job.id in problem.snapshot.carried.protected
+    return job.job.preemptible and problem.profile.backfill_preemptible and not spent
+
+
+def _stands_in_the_way(problem: Problem, reserved: Reserved, job: RoundJob) -> bool:
+    """Return whether a job is behind a reservation, and would still be there when that starts."""
     if job.index == reserved.job.index or (not job.running and job.index < reserved.job.index):
-        return False
-    if job.job.preemptible and problem.profile.backfill_preemptible:
         return False
     now, start, estimate = problem.snapshot.now, reserved.start_at, job.job.estimated_runtime_s
     if start is None or estimate is None:
@@ -233,5 +317,26 @@ def reserved_rooms(problem: Problem, reserved: Sequence[Reserved], assignment: A
         domain = tree.span_name(-1) if span < 0 else tree.domain_names[span][tree.domain_of[span][nodes[0]]]
         held = next((hold.gpus for hold in problem.holds if hold.unless == each.job.index), {})
         kept = tuple(tree.node_ids[n] for n in sorted(held))
-        rooms.append(ReservedRoom(each.job.job.id, domain, kept, each.start_at))
+        guests = _guests(problem, each, held, assignment)
+        rooms.append(ReservedRoom(each.job.job.id, domain, kept, each.start_at, guests))
     return tuple(rooms)
+
+
+def _guests(problem: Problem, reserved: Reserved, held: Mapping[int, int], assignment: Assignment) -> tuple[JobId, ...]:
+    """Return the jobs that a plan puts on held GPUs on condition that the holder stops them."""
+    left = {n: int(problem.nodes.free[n]) - count for n, count in held.items()}
+    gains: dict[int, set[int]] = {}
+    for j in sorted(assignment.changed.keys() | assignment.stopped) if held else ():
+        job = problem.jobs[j]
+        now, then = dict(job.spread_now), dict(assignment.after(job))
+        for n in (now.keys() | then.keys()) & left.keys():
+            gain = then.get(n, 0) - now.get(n, 0)
+            left[n] -= gain
+            if gain > 0:
+                gains.setdefault(n, set()).add(j)
+    found = {j for n, jobs in gains.items() if left[n] < 0 for j in jobs}
+    return tuple(
+        problem.jobs[j].job.id
+        for j in sorted(found)
+        if _stops_on_demand(problem, problem.jobs[j]) and _stands_in_the_way(problem, reserved, problem.jobs[j])
+    )

@@ -79,10 +79,17 @@ def lifted(job: Job, now: float, grace: float, profile: Profile) -> bool:
     return job.start_deadline_at is not None and now >= job.start_deadline_at - 4 * (grace + profile.start_latency_s)
 
 
+def due_at(job: Job, grace: float, profile: Profile) -> float | None:
+    """Return when the job must begin to make room, if it is to start by its deadline; None where it has none."""
+    if job.start_deadline_at is None:
+        return None
+    return job.start_deadline_at - (grace + profile.start_latency_s + profile.deadline_margin_s)
+
+
 def due(job: Job, now: float, grace: float, profile: Profile) -> bool:
     """Return whether the job must begin to make room now, if it is to start by its deadline."""
-    lead = grace + profile.start_latency_s + profile.deadline_margin_s
-    return job.start_deadline_at is not None and now >= job.start_deadline_at - lead
+    at = due_at(job, grace, profile)
+    return at is not None and now >= at
 
 
 def class_weight(profile: Profile) -> Callable[[int], float]:

@@ -171,7 +171,7 @@ def _build_jobs(
                 team=teams.index[job.team],
                 tier=DEADLINE if job.id in near else tiers[job.id],
                 priority=builder.priority_of[job.id],
-                submitted_at=job.submitted_at,
+                submitted_at=snapshot.placed_at(job),
                 id=job.id,
                 amounts=use_vector(job, job.min_gpus if most else 0, gpu_type, types),
                 deadline_at=job.start_deadline_at or 0.0 if job.id in near else 0.0,
@@ -188,7 +188,9 @@ def _build_jobs(
             claim_team=claim,
             line_team=teams.deadline if job.id in near else claim,
             tier=DEADLINE if job.id in near else tiers[job.id],
-            due=job.state is JobState.QUEUED and due(job, now, grace_s(job, profile), profile),
+            due=job.state is JobState.QUEUED
+            and job.id not in snapshot.carried.late
+            and due(job, now, grace_s(job, profile), profile),
             may_break_quota=job.id in breaking,
             ahead_of=len(running) + len(queued) - index,
         )
@@ -217,7 +219,7 @@ def _tiers(
     tiers: dict[str, int] = {}
     type_of, priority_of = builder.nodes.gpu_type.tolist(), builder.priority_of
     for team, jobs in by_team.items():
-        jobs.sort(key=lambda j: (-priority_of[j.id], j.state is JobState.QUEUED, j.submitted_at, j.id))
+        jobs.sort(key=lambda j: (-priority_of[j.id], j.state is JobState.QUEUED, builder.snapshot.placed_at(j), j.id))
         through = [0] * len(builder.gpu_types)
         line = line_of(lines, team, teams.deadline)
         for job in jobs:

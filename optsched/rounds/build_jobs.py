@@ -95,7 +95,9 @@ class JobBuilder:
         sizes = self._sizes(job, form, size_now)
         cost = victims.stop_cost(job, snapshot.now, profile, self._median_start)
         stop = round(size_now * cost.per_gpu_s)
-        stoppable = running and victims.may_be_stopped(job, snapshot.now, profile, cost)
+        pinned = job.id in snapshot.carried.pinned
+        protected = pinned or job.id in snapshot.carried.protected
+        stoppable = running and not protected and victims.may_be_stopped(job, snapshot.now, profile, cost)
         priority = self.priority_of[job.id]
         waited_s = 0.0 if running else max(0.0, snapshot.now - job.submitted_at)
         emergency = job.priority_class in profile.emergency_classes and job.priority_class != ""
@@ -126,9 +128,10 @@ class JobBuilder:
             movable=running
             and profile.migration
             and job.preemptible
+            and not pinned
             and not victims.waited_for(job, snapshot.now, cost)
             and size_now > 0,
-            resizable=running and len(sizes) > 1,
+            resizable=running and not pinned and len(sizes) > 1,
             costs=Costs(stop=stop, move=stop, drain_s=round(cost.drain_s)),
             pays_gpu_s=self._pays(job, waited_s, sizes[0], exempt=emergency or standing.due),
             emergency=emergency,

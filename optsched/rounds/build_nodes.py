@@ -44,6 +44,12 @@ def build_nodes(snapshot: Snapshot, gpu_types: Sequence[str], spreads: Mapping[J
     cpus = np.array([_room_u(node.cpus, node.cpus_reserved) for node in nodes], dtype=np.int64)
     memory = np.array([_room_u(node.memory_gb, 0.0) for node in nodes], dtype=np.int64)
     booked, booked_cpus, booked_memory = _booked(snapshot, spreads)
+    index = {node.id: n for n, node in enumerate(nodes)}
+    for room in snapshot.carried.occupied:
+        n = index[room.node]
+        booked[n] += gpus_on(room.gpus)
+        booked_cpus[n] += micro(room.cpus)
+        booked_memory[n] += micro(room.memory_gb)
     return Nodes(
         capacity=capacity,
         free=np.maximum(capacity - booked, 0),

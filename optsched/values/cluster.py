@@ -20,6 +20,8 @@ class NodeState(enum.Enum):
     """Keeps what it runs, takes nothing new."""
     SUSPECT = "suspect"
     """Cordoned by the scheduler itself, for a stated reason."""
+    PROBING = "probing"
+    """Back from boot, repair or a cordon: takes nothing until its probe passes."""
     DOWN = "down"
     """Lost: what was booked there stays booked until it is confirmed gone."""
 

@@ -10,12 +10,22 @@ from optsched.values.ids import GpuType, JobId, LevelName, NodeId, TeamId, UserI
 
 
 class JobState(enum.Enum):
-    """Where a job stands."""
+    """Where a job stands. A snapshot has queued and running jobs only; the engine tells all of them apart."""
 
     QUEUED = "queued"
     """Waits; holds no GPU."""
+    STARTING = "starting"
+    """Its GPUs are booked; not all of its tasks run yet."""
     RUNNING = "running"
     """Holds the GPUs of its placement."""
+    PREEMPTING = "preempting"
+    """Told to stop; holds its GPUs until its agents confirm that they are free."""
+    COMPLETED = "completed"
+    """All its tasks ended well."""
+    FAILED = "failed"
+    """Ended, and is not tried again."""
+    CANCELLED = "cancelled"
+    """Withdrawn."""
 
 
 @dataclass(frozen=True, slots=True)

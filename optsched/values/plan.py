@@ -81,12 +81,17 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class ReservedRoom:
-    """Room that is planned for a blocked gang; `start_estimate_at` None while its start cannot be estimated."""
+    """Room that is planned for a blocked gang; `start_estimate_at` None while its start cannot be estimated.
+
+    `nodes` are those on which anything is held. `guests` are the jobs that this plan lets into what is held on
+    condition that the gang may stop them.
+    """
 
     job: JobId
     domain: str
     nodes: tuple[NodeId, ...]
     start_estimate_at: float | None
+    guests: tuple[JobId, ...] = ()
 
 
 class UnblockKind(enum.Enum):

@@ -1,0 +1,241 @@
+"""Putting a plan into force: gang by gang, against what has changed since it was made. Never half a gang.
+
+A start or move whose job or nodes changed since is dropped whole and planned again, and with it every stop that
+nobody else needs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from optsched.engine.commands import Kind
+from optsched.engine.draft import Draft
+from optsched.engine.events import Cause, Decided
+from optsched.engine.places import claimed
+from optsched.engine.runs import stop_run
+from optsched.engine.state import Change, Claim, StopCause, goes_on
+from optsched.engine.tables import JobTrigger
+from optsched.planner.instants import moment_text
+from optsched.values.cluster import NodeState
+from optsched.values.ids import JobId, NodeId
+from optsched.values.job import JobState, Placement, gpus_on
+from optsched.values.plan import Move, Plan, Preemption, ReservedRoom
+
+
+@dataclass(frozen=True, slots=True)
+class _Taker:
+    """What a plan gives to one job."""
+
+    job: JobId
+    change: Change
+    placement: Placement
+
+
+def commit(draft: Draft, event: Decided) -> None:
+    """Put a plan into force, as far as what it saw still stands."""
+    plan = event.plan
+    draft.due = event.again or event.cause is not Cause.ROUND
+    rules_changed = draft.get("rules_changed")
+    assert isinstance(rules_changed, int)
+    if rules_changed > event.seen:
+        draft.due = True
+        draft.note(Kind.DROPPED, "the plan is dropped: teams, profile, reservations or nodes changed while it was made")
+        return
+    takers = _takers(plan)
+    stops = {each.job: each for each in plan.preemptions}
+    accepted, served = _accepted(draft, event, takers, stops)
+    if len(accepted) < len(takers):
+        draft.due = True
+    over = _overbooked(draft, takers, stops, served, accepted)
+    if over:
+        # Planned again from the same state it would come out the same: wait until something changes.
+        draft.due = False
+        accepted -= over
+        for job in over:
+            draft.put(replace(draft.job(job), rest=None))
+    _apply(draft, event, {job: takers[job] for job in takers if job in accepted}, stops)
+    if event.cause is Cause.ROUND:
+        draft.set(reserved=plan.reservations, settled=draft.version)
+        _remember(draft, plan)
+
+
+def _takers(plan: Plan) -> dict[JobId, _Taker]:
+    found = {each.job: _Taker(each.job, Change.START, each.placement) for each in plan.starts}
+    found |= {each.job: _Taker(each.job, Change.MOVE, each.placement) for each in plan.migrations}
+    return found | {each.job: _Taker(each.job, Change.RESIZE, each.placement) for each in plan.resizes}
+
+
+def _accepted(
+    draft: Draft, event: Decided, takers: Mapping[JobId, _Taker], stops: Mapping[JobId, Preemption]
+) -> tuple[set[JobId], Mapping[JobId, set[JobId]]]:
+    """Return the takers whose own job, nodes and givers are as the plan saw them; and whom each giver serves."""
+    plan = event.plan
+    givers: dict[JobId, set[JobId]] = defaultdict(set)
+    served: dict[JobId, set[JobId]] = {}
+    giving: Iterable[Preemption | Move] = (*plan.preemptions, *plan.migrations, *plan.resizes)
+    for giver, beneficiaries in ((each.job, each.beneficiaries) for each in giving):
+        served[giver] = set(beneficiaries) & takers.keys()
+        for job in beneficiaries:
+            givers[job].add(giver)
+    accepted = {job for job, taker in takers.items() if _fresh(draft, taker, event.seen)}
+    stale = {job for job in stops if not _stoppable(draft, job, event.seen)}
+    while True:
+        # Who gives to nobody that is left moves for its own good, or not at all.
+        idle = {job for job in accepted if served.get(job) and served[job].isdisjoint(accepted)}
+        refused = {job for job in accepted if givers[job] & stale or (givers[job] & takers.keys()) - accepted}
+        if not idle and not refused:
+            break
+        accepted -= idle | refused
+    for job in sorted(takers.keys() - accepted):
+        draft.note(Kind.DROPPED, "planned on what has changed since: planned again", job)
+    return accepted, served
+
+
+def _fresh(draft: Draft, taker: _Taker, seen: int) -> bool:
+    """Return whether a taker's job and all nodes that it would use are as they were."""
+    record = draft.jobs.get(taker.job)
+    if record is None or record.changed > seen or record.claim is not None:
+        return False
+    wanted = JobState.QUEUED if taker.change is Change.START else JobState.RUNNING
+    if record.state is not wanted:
+        return False
+    for node in taker.placement:
+        there = draft.nodes.get(node)
+        if there is None or there.changed > seen:
+            return False
+        if there.node.state is not NodeState.UP and node not in record.job.placement:
+            return False
+    return True
+
+
+def _stoppable(draft: Draft, job: JobId, seen: int) -> bool:
+    """Return whether a victim runs as it did, and its team has lost nothing since that others may not take twice."""
+    record = draft.jobs.get(job)
+    if record is None or record.state is not JobState.RUNNING or record.changed > seen:
+        return False
+    return draft.before.left.get(record.job.team, 0) <= seen
+
+
+def _overbooked(
+    draft: Draft,
+    takers: Mapping[JobId, _Taker],
+    stops: Mapping[JobId, Preemption],
+    served: Mapping[JobId, set[JobId]],
+    accepted: set[JobId],
+) -> set[JobId]:
+    """Return the accepted takers that would overbook a node: the last guard, whatever a plan says."""
+    leaving = {job for job in accepted if takers[job].change is not Change.START}
+    leaving |= {job for job in stops if served.get(job, set()) & accepted}
+    use: dict[NodeId, int] = defaultdict(int)
+    for job in accepted:
+        for node, gpus in takers[job].placement.items():
+            use[node] += gpus_on(gpus)
+    held = claimed(use.keys(), draft.jobs, draft.claims)
+    full = set()
+    for node, wanted in use.items():
+        record = draft.node(node)
+        stays = sum(
+            gpus_on(each.gpus)
+            for each in record.bookings
+            if each.job not in leaving and goes_on(draft.jobs, each.job, each.run)
+        )
+        if wanted + stays + held.get(node, 0) > record.node.healthy_gpus and wanted:
+            full.add(node)
+    over = {job for job in accepted if not full.isdisjoint(takers[job].placement) and _gains(draft, takers[job], full)}
+    if over:
+        names = ", ".join(sorted(full)[:3])
+        draft.note(Kind.ALARM, f"a plan overbooks {names}: dropped for {', '.join(sorted(over)[:3])}")
+    return over
+
+
+def _gains(draft: Draft, taker: _Taker, nodes: set[NodeId]) -> bool:
+    """Return whether a taker has more on some of these nodes than it has now."""
+    now = draft.job(taker.job).job.placement if taker.change is not Change.START else {}
+    return any(gpus_on(gpus) > gpus_on(now.get(node, 0)) for node, gpus in taker.placement.items() if node in nodes)
+
+
+def _apply(draft: Draft, event: Decided, takers: Mapping[JobId, _Taker], stops: Mapping[JobId, Preemption]) -> None:
+    """Stop the victims that somebody still needs, then give the room to those that take it."""
+    needs: dict[JobId, list[JobId]] = defaultdict(list)
+    for stop in stops.values():
+        beneficiaries = tuple(job for job in stop.beneficiaries if job in takers)
+        if not beneficiaries:
+            continue
+        for job in beneficiaries:
+            needs[job].append(stop.job)
+        why = f"gives way to {', '.join(beneficiaries)}"
+        stop_run(draft, draft.job(stop.job), StopCause.PLAN, beneficiaries, why=why)
+        lost = f", {stop.lost_work_s:g} s of work lost" if stop.lost_work_s else ""
+        draft.note(Kind.PREEMPTED, f"{why}: {stop.grace_s:g} s of grace{lost}", stop.job)
+    for job, taker in takers.items():
+        record = draft.job(job)
+        claim = Claim(taker.change, taker.placement, draft.now, tuple(needs[job]))
+        if taker.change is Change.START:
+            verb = "is" if len(needs[job]) == 1 else "are"
+            waits = f", once {', '.join(needs[job])} {verb} gone" if needs[job] else ""
+            record = draft.claim(record, claim)
+            if event.lent.get(job):
+                draft.put(replace(record, on_call=event.lent[job]))
+            kind = Kind.REPAIRED if event.cause is Cause.REPAIR else Kind.PROMISED if waits else Kind.PLACED
+            draft.note(kind, f"{_where(taker.placement)}{waits}{_why(event, job)}", job)
+            continue
+        before = record.job.placed_gpus
+        after = sum(gpus_on(gpus) for gpus in taker.placement.values())
+        record = replace(record, on_call=event.lent.get(job, ()))
+        stop_run(draft, record, StopCause.ELSEWHERE, claim=claim, why="goes on elsewhere")
+        if taker.change is Change.MOVE:
+            draft.note(Kind.MOVED, f"goes on {_where(taker.placement)}", job)
+        else:
+            draft.note(Kind.RESIZED, f"{before} → {after} GPUs, {_where(taker.placement)}", job)
+
+
+def _where(placement: Placement) -> str:
+    total = sum(gpus_on(gpus) for gpus in placement.values())
+    nodes = list(placement)
+    shown = ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more nodes" if len(nodes) > 3 else "")
+    return f"{total} GPUs on {shown}"
+
+
+def _why(event: Decided, job: JobId) -> str:
+    if event.cause is Cause.REPAIR:
+        return ": what is left of its nodes, and others in place of the lost ones"
+    if event.cause is Cause.HOLD:
+        return ": its reservation is called in"
+    if event.lent.get(job):
+        return f", held for {', '.join(event.lent[job])}: gives way when that starts"
+    return ""
+
+
+def _remember(draft: Draft, plan: Plan) -> None:
+    """Note why each job waits, where that is news; refuse what was submitted with a deadline that cannot be met."""
+    starts = {room.job: room.start_estimate_at for room in plan.reservations}
+    for waiting in plan.queued:
+        record = draft.jobs.get(waiting.job)
+        if record is None or record.state is not JobState.QUEUED:
+            continue
+        deadline, start = record.job.start_deadline_at, starts.get(waiting.job)
+        if record.unseen and deadline is not None and start is not None and start > deadline:
+            reason = f"refused: its start deadline cannot be met, the earliest start is {moment_text(start)}"
+            draft.move(record, JobTrigger.REFUSE, reason=reason, unseen=False)
+            draft.note(Kind.REFUSED, reason, record.id)
+        elif record.unseen or record.reason != waiting.detail:
+            record = replace(record, reason=waiting.detail, blocked_by=waiting.reason, unseen=False)
+            draft.put(record, quietly=True)
+    before = {room.job: room for room in draft.before.reserved}
+    for room in plan.reservations:
+        old = before.get(room.job)
+        if old is None or old.start_estimate_at != room.start_estimate_at or old.domain != room.domain:
+            draft.note(Kind.RESERVED, _reserved(room, old), room.job)
+
+
+def _reserved(room: ReservedRoom, before: ReservedRoom | None) -> str:
+    """Return what a reservation says, and what it said before where that was something else."""
+    start = room.start_estimate_at
+    when = "as soon as it is free" if start is None else f"to start at {moment_text(start)}"
+    held = f"{len(room.nodes)} nodes are held" if room.nodes else "nothing is held yet"
+    text = f"room is planned in {room.domain}, {when}; {held}"
+    if before is not None and before.start_estimate_at is not None and before.start_estimate_at != start:
+        text += f" (it was to start at {moment_text(before.start_estimate_at)})"
+    return text

@@ -1,0 +1,172 @@
+"""Deciding: what the next plan is. Reads a state and changes nothing; the decision is an event like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from optsched.engine.events import Cause, Decided
+from optsched.engine.places import barred_nodes, claimed, pick, stand_in, suits
+from optsched.engine.state import JobRecord, State
+from optsched.engine.view import snapshot_of
+from optsched.policy.victims import grace_s
+from optsched.values.ids import JobId, NodeId
+from optsched.values.job import JobState, Placement, gpus_on
+from optsched.values.plan import Move, Plan, Preemption, RoundInfo, Source, Start, Status
+from optsched.values.snapshot import Snapshot
+
+Planner = Callable[[Snapshot], Plan]
+"""What plans a round: the same snapshot gives the same plan."""
+
+
+def decide(state: State, planner: Planner) -> Decided | None:
+    """Return the next decision, None where nothing can have become possible since the last one, or starts pause."""
+    if not state.due or state.paused:
+        return None
+    repaired = _repair(state)
+    if repaired is not None:
+        return repaired
+    snapshot = snapshot_of(state)
+    plan, again = _planned(state, snapshot, planner)
+    called = _called_in(state, snapshot, plan, planner)
+    return called or Decided(plan, state.version, lent=_lent(plan), again=again)
+
+
+def _planned(state: State, snapshot: Snapshot, planner: Planner) -> tuple[Plan, bool]:
+    """Return the plan of a round in which jobs whose last runs failed early displace nobody, and if it left them out.
+
+    The others are planned first; once nothing is left to do for them, those start that need no one to make room.
+    """
+    limit = state.settings.early_failures
+    frail = {
+        job.id for job in snapshot.jobs if job.state is JobState.QUEUED and state.jobs[job.id].failed_early >= limit
+    }
+    if not frail:
+        return planner(snapshot), False
+    plan = planner(replace(snapshot, jobs=tuple(job for job in snapshot.jobs if job.id not in frail)))
+    if plan.starts or plan.preemptions or plan.migrations or plan.resizes:
+        return plan, True
+    whole = planner(snapshot)
+    giving: tuple[Preemption | Move, ...] = (*whole.preemptions, *whole.migrations, *whole.resizes)
+    served = {job for each in giving for job in each.beneficiaries}
+    starts = tuple(each for each in whole.starts if each.job in frail and each.job not in served)
+    queued = (*plan.queued, *(each for each in whole.queued if each.job in frail))
+    return replace(plan, starts=starts, queued=queued), False
+
+
+# Repair
+
+
+def _repair(state: State) -> Decided | None:
+    """Return the restart of failed gangs on what is left of their nodes and a few others, None where none can be so."""
+    starts: list[Start] = []
+    held = claimed(state.nodes.keys(), state.jobs, state.claims)
+    for record in state.jobs.values():
+        if record.state is not JobState.QUEUED or record.rest is None or record.rest.until <= state.now:
+            continue
+        if record.claim is not None or (record.not_before is not None and record.not_before > state.now):
+            continue
+        placement = _patched(state, record, held, _spoken_for(state, record))
+        if placement is not None:
+            starts.append(Start(record.id, placement, ""))
+            for node, gpus in placement.items():
+                held[node] = held.get(node, 0) + gpus_on(gpus)
+    if not starts:
+        return None
+    info = RoundInfo(Source.NO_CHANGE, Status.FEASIBLE, None, None, 0.0, 0.0, len(starts), len(starts))
+    return Decided(Plan(info, starts=tuple(starts)), state.version, Cause.REPAIR)
+
+
+def _spoken_for(state: State, record: JobRecord) -> set[NodeId]:
+    """Return the nodes that a failed gang may not take for itself before a round: those ahead of it come first.
+
+    What was free when the last round ended is of no use to them, unless it is held; what changed since may be.
+    """
+    priority, found = record.job.priority, set[NodeId]()
+    for room in state.reserved:
+        holder = state.jobs.get(room.job)
+        if holder is not None and holder.id != record.id and holder.job.priority > priority:
+            found.update(room.nodes)
+    ahead = any(
+        each.state is JobState.QUEUED
+        and each.claim is None
+        and (each.job.priority > priority or each.job.start_deadline_at is not None)
+        for each in state.jobs.values()
+    )
+    if ahead:
+        found.update(name for name, node in state.nodes.items() if node.changed > state.settled)
+    return found
+
+
+def _patched(state: State, record: JobRecord, held: dict[NodeId, int], spoken_for: set[NodeId]) -> Placement | None:
+    """Return the placement that failed with equal free nodes in place of those that are gone, None where one has none.
+
+    What the rest still has booked to the failed run is on its way to be free.
+    """
+    rest = record.rest
+    assert rest is not None
+    barred = barred_nodes(record.job, state.reservations, state.now)
+    placement: dict[NodeId, int | tuple[int, ...]] = {}
+    for node, gpus in rest.was.items():
+        there = state.nodes.get(node)
+        if there is None or node not in rest.gpus or not suits(there.node, record.job) or node in barred:
+            continue
+        others = sum(gpus_on(each.gpus) for each in there.bookings if each.job != record.id)
+        if others + held.get(node, 0) + gpus_on(gpus) > there.node.healthy_gpus:
+            continue
+        placement[node] = gpus
+    missing = [node for node in rest.was if node not in placement]
+    if not placement or any(node not in state.nodes for node in missing):
+        return None
+    used: set[NodeId] = set(placement)
+    barred |= spoken_for
+    for node in missing:
+        gpus = gpus_on(rest.was[node])
+        other = stand_in(record, node, gpus, state.nodes, state.cluster.levels, held, used, barred)
+        if other is None:
+            return None
+        used.add(other)
+        placement[other] = pick(state.nodes[other], gpus)
+    return placement
+
+
+# Holds
+
+
+def _lent(plan: Plan) -> dict[JobId, tuple[JobId, ...]]:
+    """Return, for each job that a plan lets into held room, the jobs that may stop it for that."""
+    found: dict[JobId, tuple[JobId, ...]] = {}
+    for room in plan.reservations:
+        for guest in room.guests:
+            found[guest] = (*found.get(guest, ()), room.job)
+    return found
+
+
+def _called_in(state: State, snapshot: Snapshot, plan: Plan, planner: Planner) -> Decided | None:
+    """Return the start of a job whose hold is lent out, if those whom it was lent to make the room; else None."""
+    guests = snapshot.carried.guests
+    if not guests:
+        return None
+    # The forecast counts guests as gone: whoever could start now, were they gone, has a reservation for now.
+    ready = [each for each in plan.reservations if each.start_estimate_at is not None]
+    for waiting in (each for each in ready if (each.start_estimate_at or 0.0) <= state.now):
+        mine = guests.get(waiting.job)
+        if not mine:
+            continue
+        without = replace(snapshot, jobs=tuple(job for job in snapshot.jobs if job.id not in mine))
+        start = next((each for each in planner(without).starts if each.job == waiting.job), None)
+        if start is None or start.waits_for:
+            continue
+        placed = [(name, state.jobs[name]) for name in sorted(mine)]
+        gone = [(name, each) for name, each in placed if not start.placement.keys().isdisjoint(each.job.placement)]
+        allowed = snapshot.profile.max_stopped_gpus_per_h
+        if not gone or (allowed is not None and sum(each.job.placed_gpus for _, each in gone) > allowed):
+            continue
+        stops = tuple(Preemption(name, (start.job,), 0.0, 0.0, _grace(state, each)) for name, each in gone)
+        only = replace(plan, starts=(start,), preemptions=stops, migrations=(), resizes=())
+        return Decided(only, state.version, Cause.HOLD)
+    return None
+
+
+def _grace(state: State, record: JobRecord) -> float:
+    return grace_s(record.job, state.profile)

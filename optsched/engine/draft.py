@@ -1,0 +1,216 @@
+"""A state in the making: what one event changes. Thrown away where the event is refused, so that nothing changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from optsched.engine.commands import Command, Kind, Note, Verb
+from optsched.engine.state import Booking, Claim, JobRecord, NodeRecord, State, booking_of
+from optsched.engine.tables import ENDS, GOES_ON, JobTrigger, NodeTrigger, job_after, node_after
+from optsched.errors import InternalError
+from optsched.values.ids import JobId, NodeId
+from optsched.values.job import Job, Placement, gpus_on
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What an event led to: the state after it, what agents are asked to do, and what people may want to know."""
+
+    state: State
+    commands: tuple[Command, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+
+class Draft:
+    """A working copy of a state. Mappings are copied once, on their first change."""
+
+    def __init__(self, state: State, now: float) -> None:
+        self.before = state
+        self.now = max(now, state.now)
+        self.version = state.version + 1
+        self.commands: list[Command] = []
+        self.notes: list[Note] = []
+        self.jobs: Mapping[JobId, JobRecord] = state.jobs
+        self.ended: Mapping[JobId, JobRecord] = state.ended
+        self.nodes: Mapping[NodeId, NodeRecord] = state.nodes
+        self.claims: tuple[JobId, ...] = state.claims
+        self.due = state.due
+        self.fields: dict[str, object] = {}
+        self.freed = False
+
+    def freeze(self) -> Step:
+        """Return the step. An event that changed nothing leaves the state as it was, but for the time."""
+        state = self.before
+        touched = bool(self.fields) or self.claims is not state.claims or self.due != state.due
+        touched = touched or any(
+            mine is not old
+            for mine, old in ((self.jobs, state.jobs), (self.ended, state.ended), (self.nodes, state.nodes))
+        )
+        if not touched:
+            after = state if self.now == state.now else replace(state, now=self.now)
+            return Step(after, tuple(self.commands), tuple(self.notes))
+        after = replace(
+            state,
+            now=self.now,
+            version=self.version,
+            jobs=self.jobs,
+            ended=self.ended,
+            nodes=self.nodes,
+            claims=self.claims,
+            due=self.due,
+            **self.fields,  # type: ignore[arg-type]
+        )
+        return Step(after, tuple(self.commands), tuple(self.notes))
+
+    # Reading
+
+    def record(self, job: JobId) -> JobRecord | None:
+        """Return what is known of a job, ended or not."""
+        return self.jobs.get(job) or self.ended.get(job)
+
+    def job(self, job: JobId) -> JobRecord:
+        """Return a job that is known."""
+        found = self.record(job)
+        if found is None:
+            raise InternalError(f"no job {job} is known")
+        return found
+
+    def node(self, node: NodeId) -> NodeRecord:
+        """Return a node that is known."""
+        return self.nodes[node]
+
+    # Writing
+
+    def put(self, record: JobRecord, *, quietly: bool = False) -> JobRecord:
+        """Store a job; `quietly`: plans made before this are still good."""
+        record = record if quietly else replace(record, changed=self.version)
+        if record.state in ENDS and not record.booked_on:
+            if record.id in self.jobs:
+                self.jobs = dict(self._jobs())
+                del self.jobs[record.id]
+            self.ended = {**self.ended, record.id: record}
+        else:
+            self._jobs()[record.id] = record
+        return record
+
+    def _jobs(self) -> dict[JobId, JobRecord]:
+        if self.jobs is self.before.jobs:
+            self.jobs = dict(self.jobs)
+        assert isinstance(self.jobs, dict)
+        return self.jobs
+
+    def put_node(self, record: NodeRecord, *, quietly: bool = False) -> None:
+        """Store a node; `quietly`: plans made before this are still good."""
+        if self.nodes is self.before.nodes:
+            self.nodes = dict(self.nodes)
+        assert isinstance(self.nodes, dict)
+        self.nodes[record.node.id] = record if quietly else replace(record, changed=self.version)
+
+    def drop_node(self, node: NodeId) -> None:
+        """Forget a node."""
+        self.nodes = {name: record for name, record in self.nodes.items() if name != node}
+
+    def move(self, record: JobRecord, trigger: JobTrigger, **changes: object) -> JobRecord:
+        """Take a job through its table, with further fields of its record."""
+        then = job_after(record.state, trigger)
+        if record.state in GOES_ON and then not in GOES_ON:
+            left = self.get("left")
+            assert isinstance(left, dict)
+            self.set(left={**left, record.job.team: self.version})
+        return self.put(replace(record, state=then, **changes))  # type: ignore[arg-type]
+
+    def move_node(self, record: NodeRecord, trigger: NodeTrigger, reason: str = "", **changes: object) -> NodeRecord:
+        """Take a node through its table."""
+        then = node_after(record.node.state, trigger)
+        node = replace(record.node, state=then, reason=reason)
+        found = replace(record, node=node, **changes)  # type: ignore[arg-type]
+        self.put_node(found)
+        return self.nodes[node.id]
+
+    def book(self, job: Job, placement: Placement) -> None:
+        """Give GPUs to a run."""
+        for name, gpus in placement.items():
+            record = self.node(name)
+            if gpus_on(gpus) > room_on(record, gpus):
+                raise InternalError(f"{gpus_on(gpus)} GPUs of {name} are booked for {job.id}, which are not free")
+            self.put_node(replace(record, bookings=(*record.bookings, booking_of(job, job.run, gpus))))
+
+    def release(self, job: JobId, node: NodeId, run: int | None = None) -> bool:
+        """Take the bookings of a job off a node (None: of all its runs); False where it has none there."""
+        record = self.nodes.get(node)
+        if record is None:
+            return False
+        left = tuple(each for each in record.bookings if each.job != job or (run is not None and each.run != run))
+        if len(left) == len(record.bookings):
+            return False
+        self.put_node(replace(record, bookings=left))
+        known = self.record(job)
+        if known is not None and not any(each.job == job for each in left):
+            self.put(replace(known, booked_on=known.booked_on - {node}))
+        self.freed = True
+        self.due = True
+        return True
+
+    def claim(self, record: JobRecord, claim: Claim | None) -> JobRecord:
+        """Give a job a claim, or take it away; the nodes concerned count as changed."""
+        for node in (claim or record.claim).placement if (claim or record.claim) else ():  # type: ignore[union-attr]
+            if node in self.nodes:
+                self.put_node(self.nodes[node])
+        others = tuple(job for job in self.claims if job != record.id)
+        self.claims = (*others, record.id) if claim is not None else others
+        return self.put(replace(record, claim=claim))
+
+    def set(self, **fields: object) -> None:
+        """Set fields of the state."""
+        self.fields |= fields
+
+    def get(self, name: str) -> object:
+        """Return a field of the state as it is by now."""
+        return self.fields.get(name, getattr(self.before, name))
+
+    def rules(self) -> None:
+        """Note that plans made before this no longer hold."""
+        self.set(rules_changed=self.version)
+        self.due = True
+
+    def command(self, verb: Verb, node: NodeId, job: JobId = JobId(""), run: int = 0, **more: object) -> None:
+        """Ask an agent for something."""
+        epoch = self.get("epoch")
+        assert isinstance(epoch, int)
+        self.commands.append(Command(verb, epoch, node, job, run, **more))  # type: ignore[arg-type]
+
+    def note(self, kind: Kind, text: str, job: JobId | None = None, node: NodeId | None = None) -> None:
+        """Tell people something."""
+        self.notes.append(Note(self.now, kind, text, job, node))
+
+
+def room_on(record: NodeRecord, like: int | tuple[int, ...] = 0) -> int:
+    """Return the GPUs of a node that nobody has booked; of the indices `like` only those, where all are known."""
+    free = max(0, record.node.healthy_gpus - record.booked_gpus)
+    if isinstance(like, int) or any(isinstance(each.gpus, int) for each in record.bookings):
+        return free
+    taken = {index for each in record.bookings if not isinstance(each.gpus, int) for index in each.gpus}
+    return min(free, len([index for index in like if index not in taken]))
+
+
+SIDE_SLACK = 1e-4
+"""CPUs and GB that rounding may leave over: a round counts in millionths for each GPU."""
+
+
+def side_fits(record: NodeRecord, cpus: float, memory_gb: float) -> bool:
+    """Return whether a node has so many CPUs and GB that nobody has booked; what a node does not state is no bound."""
+    node = record.node
+    if node.cpus is not None and cpus > 0:
+        booked = sum(each.cpus for each in record.bookings)
+        if cpus > node.cpus - node.cpus_reserved - booked + SIDE_SLACK:
+            return False
+    if node.memory_gb is not None and memory_gb > 0:
+        booked = sum(each.memory_gb for each in record.bookings)
+        return memory_gb <= node.memory_gb - booked + SIDE_SLACK
+    return True
+
+
+def of_run(bookings: Iterable[Booking], job: JobId, run: int) -> list[Booking]:
+    """Return the bookings of one run."""
+    return [each for each in bookings if each.job == job and each.run == run]

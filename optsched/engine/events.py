@@ -1,0 +1,309 @@
+"""What may happen: requests, what agents report, what becomes of nodes, decisions, and time that passes.
+
+A request that the state does not allow raises Conflict. A report is data: late, repeated or foreign, it changes
+nothing. A run of None means the run that the job has by then.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from optsched.values.cluster import Node, Reservation
+from optsched.values.ids import JobId, NodeId, ReservationId
+from optsched.values.job import Job
+from optsched.values.plan import Plan
+from optsched.values.profile import Profile
+from optsched.values.team import Team
+
+
+class Outcome(enum.Enum):
+    """What an agent says about its part of a run."""
+
+    RESERVED = "reserved"
+    """The GPUs are set aside."""
+    STARTED = "started"
+    """The task runs."""
+    OK = "ok"
+    """The task ended well."""
+    FAILED = "failed"
+    """The task ended badly, by its own fault."""
+    INFRA = "infra"
+    """The task ended badly, by the fault of the machine."""
+    REFUSED = "refused"
+    """The task could not be started here."""
+    RELEASED = "released"
+    """The GPUs are free."""
+
+
+# Requests
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """A job is submitted; the same job again changes nothing."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """A job is withdrawn."""
+
+    job: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Fields of a job change, named as those of `Job`."""
+
+    job: JobId
+    changes: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Preempt:
+    """An operator preempts a job that runs."""
+
+    job: JobId
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SetTeam:
+    """A team is created or replaced."""
+
+    team: Team
+
+
+@dataclass(frozen=True, slots=True)
+class SetProfile:
+    """Another profile holds from now on."""
+
+    profile: Profile
+
+
+@dataclass(frozen=True, slots=True)
+class SetReservation:
+    """A reservation is created or replaced."""
+
+    reservation: Reservation
+
+
+@dataclass(frozen=True, slots=True)
+class DropReservation:
+    """A reservation is withdrawn."""
+
+    reservation: ReservationId
+
+
+# What agents report
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """An agent says what became of its part of a run. `epoch` None: one that states none."""
+
+    job: JobId
+    node: NodeId
+    outcome: Outcome
+    run: int | None = None
+    why: str = ""
+    epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """All tasks of a run ended well."""
+
+    job: JobId
+    run: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpointed:
+    """A run has a new checkpoint, taken at `taken_at` (None: now)."""
+
+    job: JobId
+    run: int | None = None
+    version: str | None = None
+    tier: str | None = None
+    taken_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A node's agent lives. `session` grows with every start of the agent; `agent` is who speaks."""
+
+    node: NodeId
+    agent: str = ""
+    session: int = 0
+    gpus: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """What an agent holds after a restart of the scheduler or its own: {(job, run)}; all else on it is gone."""
+
+    node: NodeId
+    runs: frozenset[tuple[JobId, int]] = frozenset()
+
+
+# What becomes of nodes
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLost:
+    """A node is lost; what it ran has failed, what is booked there stays booked until it is fenced."""
+
+    node: NodeId
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """Nothing runs on a lost node any more: an operator or its power switch says so."""
+
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBack:
+    """A lost node is back."""
+
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """A probe of a node passed, or did not."""
+
+    node: NodeId
+    ok: bool = True
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GpusChanged:
+    """A node reports another number of GPUs."""
+
+    node: NodeId
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """A node runs at `factor` of the speed of its gang's median."""
+
+    node: NodeId
+    factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class SetNode:
+    """A node joins, or is described anew (other domains, labels, CPUs)."""
+
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRemoved:
+    """A node leaves for good."""
+
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Cordon:
+    """An operator closes a node to new work."""
+
+    node: NodeId
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """An operator wants a node empty."""
+
+    node: NodeId
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Uncordon:
+    """An operator opens a node again."""
+
+    node: NodeId
+
+
+# Decisions and time
+
+
+class Cause(enum.Enum):
+    """Why a decision was made."""
+
+    ROUND = "round"
+    """A scheduling round."""
+    REPAIR = "repair"
+    """A failed gang goes on with what is left of it and a few other nodes."""
+    HOLD = "hold"
+    """A reservation is called in: what ran in it on that condition gives way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A plan, made of the state of version `seen`. A fact: replaying it decides nothing anew.
+
+    `lent` names, by job that is let into held room, those that may stop it for that. `again`: the plan left jobs out
+    that are to be looked at next.
+    """
+
+    plan: Plan
+    seen: int
+    cause: Cause = Cause.ROUND
+    lent: Mapping[JobId, tuple[JobId, ...]] = field(default_factory=dict)
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """A scheduler takes over; all that commands of a smaller epoch ask is void."""
+
+    epoch: int
+
+
+Event = (
+    Submit
+    | Cancel
+    | Update
+    | Preempt
+    | SetTeam
+    | SetProfile
+    | SetReservation
+    | DropReservation
+    | Report
+    | Finished
+    | Checkpointed
+    | Heartbeat
+    | Inventory
+    | NodeLost
+    | Fenced
+    | NodeBack
+    | Probed
+    | GpusChanged
+    | Slow
+    | SetNode
+    | NodeRemoved
+    | Cordon
+    | Drain
+    | Uncordon
+    | Decided
+    | Tick
+    | Lead
+)

@@ -1,0 +1,164 @@
+"""Gang starts: claims become runs when all their room is free; all agents reserve, then all start."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from optsched.engine.commands import Kind, Verb
+from optsched.engine.draft import Draft, room_on, side_fits
+from optsched.engine.health import suspect
+from optsched.engine.places import barred_nodes, claimed, pick, stand_in, without
+from optsched.engine.runs import abandon, fail, good_checkpoint
+from optsched.engine.state import Change, Claim, JobRecord, Launch, NodeRecord, share_of
+from optsched.engine.tables import JobTrigger
+from optsched.values.cluster import NodeState
+from optsched.values.ids import NodeId
+from optsched.values.job import JobState, gpus_on
+
+
+def promote(draft: Draft) -> None:
+    """Start every claim whose GPUs are all confirmed free; drop those whose nodes were lost or closed."""
+    starting: int | None = None
+    for name in draft.claims:
+        record = draft.job(name)
+        claim = record.claim
+        if claim is None or record.state is not JobState.QUEUED:
+            continue
+        closed = [n for n in claim.placement if n not in draft.nodes or draft.node(n).node.state is not NodeState.UP]
+        if closed:
+            abandon(draft, record, f"{closed[0]} takes no new work")
+            continue
+        if draft.get("paused") or not all(_free(draft.node(n), record, on) for n, on in claim.placement.items()):
+            continue
+        if _old_run_lives(draft, record):
+            continue
+        if starting is None:
+            starting = sum(len(each.job.placement) for each in draft.jobs.values() if each.launch is not None)
+        if starting and starting + len(claim.placement) > draft.before.settings.max_starting_nodes:
+            continue
+        starting += len(claim.placement)
+        _begin(draft, record, claim)
+
+
+def _old_run_lives(draft: Draft, record: JobRecord) -> bool:
+    """Return whether a run before may still work somewhere: a job never runs twice. A lost node is not waited for."""
+    return any(
+        each.job == record.id and each.run not in record.never_began
+        for node in record.booked_on
+        if draft.node(node).node.state is not NodeState.DOWN
+        for each in draft.node(node).bookings
+    )
+
+
+def _free(node: NodeRecord, record: JobRecord, gpus: int | tuple[int, ...]) -> bool:
+    """Return whether one node's part of a claim is confirmed free: its GPUs, and the CPUs and memory with them."""
+    return gpus_on(gpus) <= room_on(node, gpus) and side_fits(node, *share_of(record.job, gpus_on(gpus)))
+
+
+def _begin(draft: Draft, record: JobRecord, claim: Claim) -> None:
+    """Book the GPUs of a claim for a new run and ask the agents to reserve them."""
+    kept = good_checkpoint(record, draft.now)
+    record = draft.claim(record, None)
+    job = replace(
+        record.job,
+        state=JobState.RUNNING,
+        run=record.job.run + 1,
+        placement=claim.placement,
+        started_at=draft.now,
+        last_checkpoint_at=draft.now if record.checkpoints or record.done_s else None,
+    )
+    moved = claim.change is not Change.START
+    record = draft.move(
+        record,
+        JobTrigger.START,
+        job=job,
+        launch=Launch(reserving=True, since=draft.now),
+        booked_on=record.booked_on | claim.placement.keys(),
+        done_on=frozenset(),
+        restored=None if kept is None else kept.version,
+        stop=None,
+        rest=None,
+        first_in_line=False,
+        not_before=None,
+        reason="",
+        blocked_by="",
+        migrations=record.migrations + (claim.change is Change.MOVE),
+        moved_at=draft.now if moved else record.moved_at,
+    )
+    draft.book(job, claim.placement)
+    for node, gpus in claim.placement.items():
+        draft.command(Verb.RESERVE, node, job.id, job.run, gpus=gpus)
+
+
+def ready(draft: Draft, record: JobRecord, node: NodeId, *, reserved: bool) -> None:
+    """Take in that a node has done its part of a stage; the last one ends the stage."""
+    launch = record.launch
+    if launch is None or launch.reserving is not reserved or node in launch.ready:
+        return
+    done = launch.ready | {node}
+    job = record.job
+    if len(done) < len(job.placement):
+        draft.put(replace(record, launch=replace(launch, ready=done)), quietly=True)
+    elif reserved:
+        draft.put(replace(record, launch=Launch(reserving=False, since=draft.now)), quietly=True)
+        for each, gpus in job.placement.items():
+            draft.command(Verb.START, each, job.id, job.run, gpus=gpus)
+    else:
+        draft.move(record, JobTrigger.UP, launch=None)
+        draft.note(Kind.STARTED, "runs", job.id)
+
+
+def overdue(draft: Draft, record: JobRecord) -> None:
+    """Deal with agents that did not answer in time: swapped for equal nodes if they are few, else all start anew."""
+    launch, settings = record.launch, draft.before.settings
+    if launch is None:
+        return
+    limit = settings.reserve_timeout_s if launch.reserving else settings.start_timeout_s
+    if draft.now < launch.since + limit:
+        return
+    missing = [node for node in record.job.placement if node not in launch.ready]
+    for node in missing:
+        suspect(draft, node, f"did not answer {record.id} within {limit:g} s")
+    record = draft.job(record.id)
+    if launch.reserving and len(missing) <= max(1, int(settings.swap_share * len(record.job.placement))):
+        swapped = _swap(draft, record, missing)
+        if swapped:
+            return
+    names = ", ".join(missing[:3])
+    fail(draft, record, infra=True, why=f"no answer from {names}", bad=frozenset(missing))
+
+
+def _swap(draft: Draft, record: JobRecord, missing: list[NodeId]) -> bool:
+    """Put equal free nodes in the place of those that do not answer; False, and nothing done, where one has none."""
+    job = record.job
+    held = claimed(draft.nodes.keys(), draft.jobs, draft.claims)
+    reservations = draft.get("reservations")
+    assert isinstance(reservations, dict)
+    barred = barred_nodes(job, reservations, draft.now)
+    used = set(job.placement)
+    found: dict[NodeId, NodeId] = {}
+    for node in missing:
+        gpus = gpus_on(job.placement[node])
+        other = stand_in(record, node, gpus, draft.nodes, draft.before.cluster.levels, held, used, barred)
+        if other is None:
+            return False
+        used.add(other)
+        found[node] = other
+    fresh = {other: pick(draft.node(other), gpus_on(job.placement[node])) for node, other in found.items()}
+    placement = {**without(job.placement, set(missing)), **fresh}
+    launch = record.launch
+    assert launch is not None
+    record = draft.put(
+        replace(
+            record,
+            job=replace(job, placement=placement),
+            booked_on=record.booked_on | fresh.keys(),
+            launch=replace(launch, since=draft.now),
+        )
+    )
+    draft.book(record.job, fresh)
+    for node, other in found.items():
+        draft.command(Verb.RELEASE, node, job.id, job.run, gpus=job.placement[node])
+        draft.command(Verb.RESERVE, other, job.id, job.run, gpus=fresh[other])
+        draft.note(Kind.REPAIRED, f"{other} stands in for {node}, which does not answer", job.id, other)
+    return True

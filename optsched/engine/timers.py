@@ -1,0 +1,167 @@
+"""What time alone changes: graces that end, agents that do not answer, windows that begin, and when to look again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from optsched.engine.commands import Kind, Verb
+from optsched.engine.draft import Draft
+from optsched.engine.health import leases
+from optsched.engine.launch import overdue
+from optsched.engine.runs import ask, nodes_of_run, stop_run
+from optsched.engine.state import JobRecord, State, StopCause, tokens_at
+from optsched.planner.instants import moment_text
+from optsched.policy.victims import estimated_end, grace_s
+from optsched.values.cluster import Reservation, ReservationKind
+from optsched.values.job import JobState
+from optsched.values.profile import Profile
+
+HOUR_S = 3600.0
+MOST_DOUBLINGS = 8
+"""After so many doublings of what a start may cost others, its patience is no longer worth a timer."""
+
+
+def tick(draft: Draft) -> None:
+    """Do what is due by now, and look again where waiting may have changed something."""
+    leases(draft)
+    for record in list(draft.jobs.values()):
+        if record.state is JobState.STARTING:
+            overdue(draft, record)
+        elif record.stop is not None:
+            _kill(draft, record)
+    _give_back(draft)
+    stopped = draft.get("stopped")
+    assert isinstance(stopped, tuple)
+    recent = tuple(each for each in stopped if each[0] > draft.now - HOUR_S)
+    if len(recent) < len(stopped):
+        draft.set(stopped=recent)
+    for record in draft.jobs.values():
+        deadline = record.job.start_deadline_at
+        if record.state is JobState.QUEUED and deadline is not None and draft.before.now < deadline <= draft.now:
+            draft.note(Kind.DEADLINE, "its start deadline is missed: it stays at the head of the queue", record.id)
+    if any(record.state is JobState.QUEUED for record in draft.jobs.values()):
+        draft.due = True
+
+
+def _kill(draft: Draft, record: JobRecord) -> None:
+    """End a run whose grace is over."""
+    stop = record.stop
+    if stop is None or stop.killed or draft.now < stop.kill_at:
+        return
+    ask(draft, record, Verb.KILL, nodes_of_run(draft, record))
+    draft.put(replace(record, stop=replace(stop, killed=True)), quietly=True)
+
+
+def windows(state_reservations: object) -> list[Reservation]:
+    """Return the maintenance windows among reservations."""
+    assert isinstance(state_reservations, dict)
+    return [each for each in state_reservations.values() if each.kind is ReservationKind.MAINTENANCE]
+
+
+def _give_back(draft: Draft) -> None:
+    """Stop preemptible jobs in time for the windows that close their nodes."""
+    profile = draft.get("profile")
+    assert isinstance(profile, Profile)
+    for window in windows(draft.get("reservations")):
+        if window.end_at <= draft.now:
+            continue
+        closing = frozenset(window.nodes)
+        for record in list(draft.jobs.values()):
+            if record.state is not JobState.RUNNING or closing.isdisjoint(record.job.placement):
+                continue
+            end = estimated_end(record.job, draft.now)
+            ends_itself = end is not None and end <= window.start_at
+            if not record.job.preemptible or ends_itself:
+                continue
+            if draft.now >= window.start_at - grace_s(record.job, profile):
+                why = f"{window.id} begins at {moment_text(window.start_at)} on its nodes"
+                stop_run(draft, record, StopCause.MAINTENANCE, why=why)
+                draft.note(Kind.PREEMPTED, why, record.id)
+
+
+# When to look again
+
+
+def next_wake(state: State) -> float | None:
+    """Return the next instant after now at which time alone may change something, None where there is none.
+
+    What is only worth a new round, and no duty to anybody, is put off to a whole `round_every_s`.
+    """
+    hard = min((at for at in _duties(state) if at > state.now), default=math.inf)
+    every = state.settings.round_every_s
+    soft = min((at for at in _chances(state) if at > state.now), default=math.inf)
+    if soft < math.inf:
+        soft = math.ceil(soft / every) * every
+        soft = soft if soft > state.now else soft + every
+    found = min(hard, soft)
+    return None if math.isinf(found) else found
+
+
+def _duties(state: State) -> Iterator[float]:
+    """Yield the instants at which something has to be done, or something that was kept back is not any more."""
+    settings, profile = state.settings, state.profile
+    for node in state.nodes.values():
+        if node.last_seen_at is not None:
+            yield node.last_seen_at + settings.lease_s + 0.001
+            yield node.last_seen_at + settings.lease_s + settings.lease_patience_s + 0.001
+    for window in windows(dict(state.reservations)):
+        yield window.start_at
+        yield window.end_at
+    for entry in state.reservations.values():
+        yield entry.start_at
+        yield entry.end_at
+    for record in state.jobs.values():
+        if record.launch is not None:
+            limit = settings.reserve_timeout_s if record.launch.reserving else settings.start_timeout_s
+            yield record.launch.since + limit
+        elif record.stop is not None and not record.stop.killed:
+            yield record.stop.kill_at
+        elif record.state is JobState.QUEUED:
+            yield from _of_waiting(record, profile)
+        elif record.state is JobState.RUNNING and record.job.preemptible and state.reservations:
+            for window in windows(dict(state.reservations)):
+                if not set(window.nodes).isdisjoint(record.job.placement):
+                    yield window.start_at - grace_s(record.job, profile)
+
+
+def _of_waiting(record: JobRecord, profile: Profile) -> Iterator[float]:
+    if record.not_before is not None:
+        yield record.not_before
+    if record.rest is not None:
+        yield record.rest.until
+    deadline = record.job.start_deadline_at
+    if deadline is not None:
+        grace = grace_s(record.job, profile)
+        yield deadline - 4 * (grace + profile.start_latency_s)
+        yield deadline - (grace + profile.start_latency_s + profile.deadline_margin_s)
+        yield deadline
+
+
+def _chances(state: State) -> Iterator[float]:
+    """Yield the instants from which a round may find what the last one could not, while anybody waits."""
+    waiting = [record for record in state.jobs.values() if record.state is JobState.QUEUED and record.claim is None]
+    if not waiting:
+        return
+    profile, now = state.profile, state.now
+    for room in state.reserved:
+        if room.start_estimate_at is not None:
+            yield room.start_estimate_at
+            yield room.start_estimate_at - profile.hold_horizon_s
+    for record in waiting:
+        submitted = record.job.submitted_at
+        yield submitted + profile.starve_after_s
+        waited = max(0.0, now - submitted)
+        if profile.max_loss_ratio is not None and waited < MOST_DOUBLINGS * profile.patience_s:
+            yield submitted + (math.floor(waited / profile.patience_s) + 1) * profile.patience_s
+    for record in state.jobs.values():
+        started = record.job.started_at
+        if record.state is not JobState.RUNNING or not record.job.preemptible or started is None:
+            continue
+        yield started + profile.min_runtime_s
+        bucket = profile.preempt_tokens
+        if bucket is not None and (left := tokens_at(record, now, profile)) < 1.0:
+            yield now + (1.0 - left) / bucket.per_h * HOUR_S
+    for at, _ in state.stopped if profile.max_stopped_gpus_per_h is not None else ():
+        yield at + HOUR_S

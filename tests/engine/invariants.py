@@ -1,0 +1,178 @@
+"""What must hold after every event, whatever happened: checked on a step of the engine."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from optsched.engine.commands import Kind
+from optsched.engine.draft import Step
+from optsched.engine.state import State, StopCause, tokens_at
+from optsched.engine.tables import ENDS, HOLDS_RUN
+from optsched.values.job import JobState, gpus_on
+
+
+def faults_of(before: State, step: Step, shrunk: set[str]) -> list[str]:
+    """Return what a step broke; `shrunk` are nodes that have reported fewer GPUs than they had."""
+    after = step.state
+    return [
+        *_nodes(after, shrunk),
+        *_jobs(after),
+        *_life(before, step),
+        *_stops(before, step),
+        *_floors(before, after),
+    ]
+
+
+def _nodes(state: State, shrunk: set[str]) -> list[str]:
+    """No GPU has two owners, no node more than it reports, and no room is promised twice."""
+    faults = []
+    promised = defaultdict(int)
+    for job in state.claims:
+        claim = state.jobs[job].claim
+        assert claim is not None, f"{job} is among the claims and has none"
+        for node, gpus in claim.placement.items():
+            promised[node] += gpus_on(gpus)
+    for name, record in state.nodes.items():
+        taken: set[int] = set()
+        for each in record.bookings:
+            if not isinstance(each.gpus, int):
+                if taken & set(each.gpus):
+                    faults.append(f"{name}: GPUs {sorted(taken & set(each.gpus))} have two owners")
+                taken |= set(each.gpus)
+            if state.record(each.job) is None or name not in state.record(each.job).booked_on:
+                faults.append(f"{name}: booked for {each.job}, which does not know of it")
+        if name in shrunk:
+            continue
+        if record.booked_gpus > record.node.healthy_gpus:
+            faults.append(f"{name}: {record.booked_gpus} of {record.node.healthy_gpus} GPUs are booked")
+        stay = sum(gpus_on(each.gpus) for each in record.bookings if _stays(state, each.job, each.run))
+        if stay + promised[name] > record.node.healthy_gpus:
+            faults.append(f"{name}: {stay} GPUs run and {promised[name]} are promised")
+        cpus = sum(each.cpus for each in record.bookings)
+        if record.node.cpus is not None and cpus > record.node.cpus - record.node.cpus_reserved + 1e-6:
+            faults.append(f"{name}: {cpus} of {record.node.cpus} CPUs are booked")
+    return faults
+
+
+def _stays(state: State, job: str, run: int) -> bool:
+    record = state.jobs.get(job)
+    return record is not None and record.run == run and record.state in (JobState.STARTING, JobState.RUNNING)
+
+
+def _jobs(state: State) -> list[str]:
+    """A gang that starts or runs has all its GPUs, one that waits or has ended is owed none."""
+    faults = []
+    booked: dict[tuple[str, int], dict[str, int]] = defaultdict(dict)
+    for name, record in state.nodes.items():
+        for each in record.bookings:
+            booked[each.job, each.run][name] = gpus_on(each.gpus)
+    for name, record in state.jobs.items():
+        job = record.job
+        if name in state.ended:
+            faults.append(f"{name} is listed twice")
+        mine = booked.get((name, record.run), {})
+        if record.state in (JobState.STARTING, JobState.RUNNING):
+            want = {node: gpus_on(gpus) for node, gpus in job.placement.items()}
+            extra = {node: gpus for node, gpus in mine.items() if node not in want}
+            if {**want, **extra} != mine:
+                faults.append(f"{name} runs on {want}, and has {mine}")
+            if not job.min_gpus <= sum(want.values()) <= job.max_gpus:
+                faults.append(f"{name} runs on {sum(want.values())} GPUs, not {job.min_gpus} to {job.max_gpus}")
+            if job.required is not None and job.required != "node":
+                there = {state.nodes[node].node.domains.get(job.required) for node in want}
+                if len(there) != 1 or None in there:
+                    faults.append(f"{name} leaves its {job.required}: {there}")
+        if record.state is JobState.QUEUED and job.placement:
+            faults.append(f"{name} waits, and has a placement")
+        if record.claim is not None and name not in state.claims:
+            faults.append(f"{name} has a claim that nobody knows")
+        if record.state in ENDS and not record.booked_on:
+            faults.append(f"{name} has ended and is listed as live")
+        stopping = record.state is JobState.PREEMPTING
+        if stopping > (record.stop is not None) or (record.stop and not stopping and record.state not in ENDS):
+            faults.append(f"{name} is {record.state.value} and its stop is {record.stop}")
+        if (record.state is JobState.STARTING) != (record.launch is not None):
+            faults.append(f"{name} is {record.state.value} and its launch is {record.launch}")
+    return faults
+
+
+def _life(before: State, step: Step) -> list[str]:
+    """No job is lost, none comes back from its end, runs only grow, claims end in a start or are given back."""
+    after, faults = step.state, []
+    given_back = {note.job for note in step.notes if note.kind in (Kind.DROPPED, Kind.CANCELLED)}
+    known = {**before.ended, **before.jobs}
+    for name, old in known.items():
+        new = after.record(name)
+        if new is None:
+            faults.append(f"{name} is lost")
+            continue
+        if old.state in ENDS and new.state is not old.state:
+            faults.append(f"{name} was {old.state.value} and is {new.state.value}")
+        if not old.run <= new.run <= old.run + 1:
+            faults.append(f"{name} went from run {old.run} to {new.run}")
+        if new.run > old.run and (old.claim is None and new.claim is None and old.state is not JobState.QUEUED):
+            faults.append(f"{name} started run {new.run} without a claim")
+        started = new.run > old.run
+        gone = started or new.state in ENDS
+        if old.claim is not None and new.claim is None and not gone and name not in given_back:
+            faults.append(f"the room of {name} vanished")
+    return faults
+
+
+def _stops(before: State, step: Step) -> list[str]:
+    """Who is stopped for others is preemptible, within its rate, and for somebody who has room or will have it."""
+    after, faults = step.state, []
+    for name, new in after.jobs.items():
+        old = before.jobs.get(name)
+        if new.stop is None or (old is not None and old.stop is not None):
+            continue
+        if new.stop.cause is not StopCause.PLAN:
+            continue
+        assert old is not None
+        if not old.job.preemptible:
+            faults.append(f"{name} is not preemptible and was stopped")
+        if tokens_at(old, after.now, before.profile) < 1.0:
+            faults.append(f"{name} was stopped beyond its rate")
+        if not new.stop.beneficiaries:
+            faults.append(f"{name} was stopped for nobody")
+        for job in new.stop.beneficiaries:
+            taker = after.jobs[job]
+            if taker.claim is None and taker.state is not JobState.STARTING:
+                faults.append(f"{name} was stopped for {job}, which gets nothing")
+    limit = after.profile.max_stopped_gpus_per_h
+    if limit is not None and len(after.stopped) > len(before.stopped):
+        spent = sum(gpus for at, gpus in after.stopped if at > after.now - 3600)
+        if spent > limit:
+            faults.append(f"{spent} GPUs were stopped within an hour, {limit} are allowed")
+    return faults
+
+
+def _floors(before: State, after: State) -> list[str]:
+    """A team whose jobs other teams stopped keeps at least what its quota guarantees, or what it ran.
+
+    Who was let into held room gives it back to the holder whatever it stands on.
+    """
+    stopped: dict[str, set[str]] = defaultdict(set)
+    for name, new in after.jobs.items():
+        old = before.jobs.get(name)
+        if old is not None and old.stop is None and new.stop is not None and new.stop.cause is StopCause.PLAN:
+            lent = set(new.stop.beneficiaries) & set(old.on_call)
+            if not lent and all(after.jobs[job].job.team != new.job.team for job in new.stop.beneficiaries):
+                stopped[new.job.team].add(name)
+    faults = []
+    for team, names in stopped.items():
+        quota = after.teams[team].quota
+        if quota is None or quota.gpus is None:
+            continue
+        ran = sum(_held(record) for record in before.jobs.values() if record.job.team == team)
+        lost = sum(_held(before.jobs[name]) for name in names)
+        if ran - lost < min(quota.gpus, ran):
+            faults.append(f"{team} ran {ran} GPUs, lost {lost} to others, and {quota.gpus} are guaranteed to it")
+    return faults
+
+
+def _held(record: object) -> int:
+    claim = record.claim
+    if claim is not None:
+        return sum(gpus_on(gpus) for gpus in claim.placement.values())
+    return record.job.placed_gpus if record.state in HOLDS_RUN and record.stop is None else 0
