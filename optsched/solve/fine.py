@@ -8,6 +8,7 @@ rarest first, before taking what anybody may have. What finds no place stays que
 from __future__ import annotations
 
 import heapq
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -122,26 +123,59 @@ class Fine:
         self._send_home()
         self._again()
         self._unshrink()
-        for n in self.loose.reserved:
-            self.ledger.gpus[n] = 0
+        self._stay()
         return self._filled()
 
     def _filled(self) -> Placed:
         """Fill up what is left; stops that nobody who starts there can pay for are taken back first."""
+        self._seal()
         self.fill.run_on()
         for repeat in range(MOST_REPEATS):
             assignment = Assignment(dict(self.ledger.changed), frozenset(self.ledger.stopped))
             if repeat:
                 self.supply.pin(j for j in self.ledger.changed if self.problem.jobs[j].running)
+                self._seal()
                 assignment = self.fill.run()
             flow = flow_of(self.problem, assignment)
-            dear = unpaid(self.problem, flow, served_by(self.problem, flow))
-            if repeat and (not dear or repeat == MOST_REPEATS - 1):
+            served = served_by(self.problem, flow)
+            dear, wrong = unpaid(self.problem, flow, served), self._without_right(served)
+            if repeat and (not (dear or wrong) or repeat == MOST_REPEATS - 1):
                 break
-            if dear:
+            if dear or wrong:
                 self.loose.pin(self.ledger.stopped | self.ledger.changed.keys())
+                for job in wrong:
+                    self._unbook(job)
                 self._take_back(dear)
+                self._unplaced += [job.index for job in wrong]
         return Placed(assignment, tuple(self._unplaced), tuple(self._homeless), frozenset(dear))
+
+    def _without_right(self, served: Mapping[int, Set[int]]) -> list[RoundJob]:
+        """Return the starts that have GPUs of somebody over whom they have no right as the plan stands.
+
+        Rights were judged as if all that was admitted started, each on its first GPU type.
+        """
+        found = {
+            taker
+            for victim, nodes in self.supply.used.items()
+            for users in nodes.values()
+            for taker, count in users.items()
+            if count and victim not in served.get(taker, ())
+        }
+        return [self.problem.jobs[taker] for taker in sorted(found)]
+
+    def _seal(self) -> None:
+        """Keep from all others what is still free on nodes for one team alone."""
+        for n in self.loose.reserved:
+            self.ledger.gpus[n] = 0
+
+    def _stay(self) -> None:
+        """Let those stay where they are who moved for nothing: whose old room nobody took."""
+        moved = [self.problem.jobs[j] for j in self.ledger.changed if j < self.problem.first_queued]
+        for job in moved:
+            ((n, _), *others), ((at, _), *_) = job.spread_now, self.ledger.changed[job.index]
+            if not others and self.ledger.gpus[n] >= job.size_now and self.ledger.has_beside(job, n, job.size_now):
+                self.loose.unsettle(job, at)
+                self.loose.settle(job, n)
 
     def _take_back(self, stops: set[int]) -> None:
         """Let stopped jobs run on, their takers put elsewhere or left out."""
@@ -159,6 +193,7 @@ class Fine:
             self._trade(self.problem.jobs[j])
         self._unplaced += takers
         self._again()
+        self._stay()
 
     def _exchange(self, victim: RoundJob) -> bool:
         """Let a stopped job run on whose room nobody took, and stop one alike instead: one that moved, or met a taker."""
@@ -281,7 +316,8 @@ class Fine:
 
     def _again(self) -> None:
         """Try those once more who found no place: there may be some by now."""
-        unplaced, self._unplaced = self._unplaced, []
+        # The pass that fills up may have started some of them.
+        unplaced, self._unplaced = [j for j in self._unplaced if j not in self.ledger.changed], []
         for job in (self.problem.jobs[j] for j in unplaced):
             if job.cut is Cut.ONE_NODE:
                 self._wait(job, job.minimum)
