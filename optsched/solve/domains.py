@@ -11,8 +11,8 @@ from optsched.rounds.score import loss_at, scatter_price
 def cheapest_nodes(problem: Problem, job: RoundJob, nodes: Ints, price: Ints) -> Spread | None:
     """Return `minimum / unit` of `nodes` (all can hold a part), least in price and placement loss, or None.
 
-    `price` (N,) is what a part costs on each node, in GPU-seconds; negative where it saves something. With slices of one
-    level each slice's nodes are the cheapest that are left of one domain there.
+    `price` (N,) is what a part costs on each node, in GPU-seconds; negative where it saves something. With slices of
+    one level each slice's nodes are the cheapest that are left of one domain there.
     """
     best: tuple[int, Ints] | None = None
     types = problem.nodes.gpu_type[nodes]
@@ -42,7 +42,7 @@ def cheapest_nodes(problem: Problem, job: RoundJob, nodes: Ints, price: Ints) ->
 
 
 def _slices(problem: Problem, job: RoundJob, nodes: Ints, price: Ints) -> Ints:
-    """Return the nodes slice by slice, (slices, nodes of one): in each domain of the slices' level the cheapest first."""
+    """Return the nodes slice by slice, (slices, nodes of one): the cheapest of each domain first."""
     piece, level = job.slices[0]
     width = piece // job.unit
     domain = problem.tree.domain_of[level][nodes].astype(np.int64)
@@ -85,7 +85,7 @@ def _in_one_domain(problem: Problem, job: RoundJob, nodes: Ints, price: Ints, le
 
 
 def _few_domains(problem: Problem, job: RoundJob, nodes: Ints, price: Ints, count: int) -> Ints:
-    """Return `count` nodes in few domains of the preferred level: those with most and cheapest nodes, one after another."""
+    """Return `count` nodes in few domains of the preferred level: those with most and cheapest nodes first."""
     assert job.preferred is not None
     worth = np.sort(price[nodes])[count - 1]
     domain = problem.tree.domain_of[job.preferred][nodes].astype(np.int64)

@@ -1,57 +1,23 @@
 """The fine stage: places for what admission chose, with moves where holes must be made.
 
-Gangs go first, then single jobs in descending size; running jobs that had to leave their node count as jobs of their own
-size. Sizes that divide each other pack perfectly that way. Everybody is served by what stopped jobs leave over, the
-rarest first, before taking what anybody may have. What finds no place stays queued; a pass of the greedy solver fills up.
+Gangs go first, then single jobs in descending size; running jobs that had to leave their node count as jobs of their
+own size. Sizes that divide each other pack perfectly that way. Everybody is served by what stopped jobs leave over, the
+rarest first, before taking what anybody may have. What finds no place stays
+queued; a pass of the greedy solver fills up.
 """
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass
 
-import numpy as np
-
-from optsched.rounds.assignment import Assignment, flow_of
-from optsched.rounds.check import shape_faults, unpaid
-from optsched.rounds.line import Use, line_of
-from optsched.rounds.problem import UNLIMITED, Cut, Ints, Problem, RoundJob, Spread
-from optsched.rounds.rights import claim_of, exempt
-from optsched.rounds.room import usable
-from optsched.rounds.score import gpu_type_of, served_by
+from optsched.rounds.assignment import Assignment, Change, flow_of
+from optsched.rounds.check import unpaid
+from optsched.rounds.problem import Cut, Problem
+from optsched.rounds.score import served_by
 from optsched.solve.cpsat.admission import Admitted
-from optsched.solve.domains import cheapest_nodes
-from optsched.solve.floors import Floors
-from optsched.solve.greedy import Params, Pass
-from optsched.solve.ledger import Ledger
-from optsched.solve.loose import Loose
-from optsched.solve.packing import pack
-from optsched.solve.singles import Takers, share_out
-from optsched.solve.supply import Kind, Room, Supply
-
-TIGHTNESS = 10
-"""The price of one GPU left over on a node, in GPU-seconds: among equals the fullest node is taken."""
-
-MOST_TRIED = 8
-"""How many nodes are tried for one job on one node, best first."""
-
-MOST_DISPLACED = 40
-"""How many starts of worse ranks are tried to be displaced for one job."""
-
-LEAST_WORTH, RAREST = 10_000, 40_000
-"""What using a GPU of a stopped job instead of a free one is worth in GPU-seconds, and how much more if few may use it.
-
-More than any span: what finds no place for want of the right GPUs costs a rank, a wide span only costs.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Style:
-    """How to place: gangs by rank first or by size, and how much the right GPUs count against spans and moves."""
-
-    rank_first: bool
-    zeal: float
-
+from optsched.solve.places import Style
+from optsched.solve.repairs import Repairs
+from optsched.solve.shrinking import take_back_unused
 
 STYLES = (
     Style(rank_first=False, zeal=1.0),
@@ -69,7 +35,10 @@ MOST_REPEATS = 3
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A plan and who of the admitted found no place in the first pass; `homeless`: who had to leave and found none."""
+    """A plan and who of the admitted found no place in the first pass; `homeless`: who had to leave and found none.
+
+    `dear`: who gives up something that nobody needs or pays for. With either of these the plan is not valid.
+    """
 
     assignment: Assignment
     unplaced: tuple[int, ...]
@@ -77,35 +46,8 @@ class Placed:
     dear: frozenset[int]
 
 
-class Fine:
+class Fine(Repairs):
     """Places one admission; see the module's text."""
-
-    def __init__(self, problem: Problem, admitted: Admitted, style: Style, stuck: frozenset[int] = frozenset()) -> None:
-        self.problem, self.admitted, self.style = problem, admitted, style
-        self.ledger = Ledger(problem)
-        self.supply = Supply(problem, self.ledger)
-        self.floors = Floors(problem)
-        for j, lost in sorted(admitted.shrinks.items()):
-            self._shrink(problem.jobs[j], lost)
-        # What other teams are to take counts against its team's floor from the start, so that nothing else uses that up.
-        for j in sorted(admitted.reclaimed):
-            self.floors.take([problem.jobs[j]])
-        self.supply.leave(sorted(admitted.stops))
-        self.ledger.stop([problem.jobs[j] for j in sorted(admitted.stops)])
-        self._after = self._use_after()
-        self.fill = Pass(problem, Params(), self.ledger, self.supply, self.floors)
-        self.loose = Loose(problem, self.ledger, admitted.stops | stuck)
-        self._team_of_pair = self.supply.victims.team[self.supply.job]
-        worth = style.zeal * (LEAST_WORTH + self._rarity()[self.supply.job])
-        self._worth_of_pair = worth.astype(np.int64)
-        self._gone = np.isin(self.supply.job, [*admitted.stops, *admitted.shrinks])
-        self._waiting: list[tuple[int, int, int]] = []
-        self._row_of: dict[tuple[int, int, int, int], int] = {}
-        self._unplaced: list[int] = []
-        self._homeless: list[int] = []
-        self._ones: list[RoundJob] = []
-        self._closed: int | None = None
-        self._placed: dict[int, tuple[RoundJob, int]] = {}
 
     def run(self) -> Placed:
         """Place everything that finds a place, then fill up."""
@@ -121,504 +63,38 @@ class Fine:
         self._place_ones()
         self._send_home()
         self._again()
-        self._unshrink()
-        for n in self.loose.reserved:
-            self.ledger.gpus[n] = 0
+        take_back_unused(self.problem, self.ledger, self.supply, self.admitted.shrinks)
+        self._stay()
         return self._filled()
 
     def _filled(self) -> Placed:
         """Fill up what is left; stops that nobody who starts there can pay for are taken back first."""
+        self._seal()
         self.fill.run_on()
         for repeat in range(MOST_REPEATS):
             assignment = Assignment(dict(self.ledger.changed), frozenset(self.ledger.stopped))
             if repeat:
                 self.supply.pin(j for j in self.ledger.changed if self.problem.jobs[j].running)
+                # Rights over who was to shrink are rights over shrinks; it might not be stopped.
+                self.supply.pin(self.admitted.shrinks)
+                self._seal()
                 assignment = self.fill.run()
             flow = flow_of(self.problem, assignment)
-            dear = unpaid(self.problem, flow, served_by(self.problem, flow))
-            if repeat and (not dear or repeat == MOST_REPEATS - 1):
+            served = served_by(self.problem, flow)
+            needed = set().union(*served.values())
+            dear = unpaid(self.problem, flow, served) | (assignment.stopped - needed)
+            wrong = self._without_right(served)
+            if repeat and (not (dear or wrong) or repeat == MOST_REPEATS - 1):
                 break
-            if dear:
+            if dear or wrong:
                 self.loose.pin(self.ledger.stopped | self.ledger.changed.keys())
+                for job in wrong:
+                    self._unbook(job)
                 self._take_back(dear)
+                take_back_unused(self.problem, self.ledger, self.supply, self.admitted.shrinks)
+                self._unplaced += [job.index for job in wrong]
+        dear |= {j for j, change in flow.changes.items() if change is Change.SHRINK and j not in needed}
         return Placed(assignment, tuple(self._unplaced), tuple(self._homeless), frozenset(dear))
-
-    def _take_back(self, stops: set[int]) -> None:
-        """Let stopped jobs run on, their takers put elsewhere or left out."""
-        for j in sorted(stops):
-            self._exchange(self.problem.jobs[j])
-        stops = stops & self.ledger.stopped
-        takers: dict[int, RoundJob] = {}
-        for j in sorted(stops):
-            for users in self.supply.used.get(j, {}).values():
-                takers.update({taker: self.problem.jobs[taker] for taker, count in users.items() if count})
-        for taker in takers.values():
-            self._unbook(taker)
-        self.fill.run_on(stops)
-        for j in sorted(stops & self.ledger.stopped):
-            self._trade(self.problem.jobs[j])
-        self._unplaced += takers
-        self._again()
-
-    def _exchange(self, victim: RoundJob) -> bool:
-        """Let a stopped job run on whose room nobody took, and stop one alike instead: one that moved, or met a taker."""
-        n, problem = victim.spread_now[0][0], self.problem
-        used = any(any(users.values()) for users in self.supply.used.get(victim.index, {}).values())
-        if used or len(victim.spread_now) > 1 or not self.ledger.has_beside(victim, n, victim.size_now):
-            return False
-        if problem.holds or problem.domain_holds:
-            return False
-        if self.ledger.blocked_by(victim, victim.size_now, gpu_type_of(problem, victim.spread_now)) is not None:
-            return False
-        others = [job for job in problem.running if job.index not in self.ledger.stopped and job.stoppable]
-        left = victim.size_now
-        changed = self.ledger.changed.keys()
-        for other in sorted(others, key=lambda job: (job.index not in changed, -job.size_now, job.index)):
-            if other.size_now <= left and self._alike(other, victim):
-                left -= other.size_now * self._stop_instead(other, victim)
-        return self.fill.run_on({victim.index})
-
-    def _alike(self, one: RoundJob, other: RoundJob) -> bool:
-        """Return whether it makes no difference to ranks and rights whose GPUs are given up, of two jobs on one node."""
-        takeable = self.problem.takeable
-        return (
-            len(one.spread_now) == 1
-            and (one.team, one.line_team, one.claim_team, one.priority)
-            == (other.team, other.line_team, other.claim_team, other.priority)
-            and one.minimum == one.size_now
-            and other.minimum == other.size_now
-            and gpu_type_of(self.problem, one.spread_now) == gpu_type_of(self.problem, other.spread_now)
-            and takeable[one.index] == takeable[other.index]
-        )
-
-    def _stop_instead(self, mover: RoundJob, victim: RoundJob) -> bool:
-        """Stop a job that moved rather than another one, if somebody on its old node has a right over it and can pay."""
-        n, at = mover.spread_now[0][0], self.ledger.changed.get(mover.index)
-        for taker in self.fill.takers_on(n):
-            if not self.fill.kind_now(taker).rights[mover.index]:
-                continue
-            if at and self._free_share(taker, n) < mover.size_now:
-                continue
-            if mover.costs.stop > max(taker.pays_gpu_s // 4, victim.costs.stop):
-                continue
-            self.floors.give_back(victim)
-            if taker.team != mover.team and not exempt(taker) and not self.floors.take([mover]):
-                continue
-            if at:
-                self.loose.unsettle(mover, at[0][0])
-                self.loose.settle(mover, n)
-            self.loose.pin({mover.index})
-            self.ledger.stop([mover])
-            self.supply.leave([mover.index])
-            if at:
-                self.ledger.gpus[n] += self.supply.draw(mover.index, n, taker.index, mover.size_now)
-            return True
-        return False
-
-    def _free_share(self, taker: RoundJob, n: int) -> int:
-        """Return the GPUs that a start has on a node of what is free for anybody."""
-        here = ((n, dict(self.ledger.changed[taker.index])[n]),)
-        return here[0][1] - sum(self.supply.drawn_by(taker.index, here).values())
-
-    def _trade(self, victim: RoundJob) -> bool:
-        """Let a stopped job run on in place of a start of its own team, where its team has claims to one of them only."""
-        alike = [
-            job
-            for job, _ in self._placed.values()
-            if job.claim_team == victim.claim_team
-            if job.minimum >= victim.size_now and job.priority >= victim.priority
-        ]
-        for job in sorted(alike, key=lambda job: (job.minimum, job.priority, -job.index))[:1]:
-            self._unbook(job)
-            self._unplaced.append(job.index)
-            if self.fill.run_on({victim.index}):
-                return True
-        return False
-
-    def _unbook(self, job: RoundJob) -> None:
-        """Take a start back."""
-        self.fill.unbook(job)
-        self._placed.pop(job.index, None)
-
-    def _send_home(self) -> None:
-        """Let those who found no new home have their old room: who is there now makes way, worst ranks first."""
-        stuck: list[int] = []
-        while self._homeless:
-            homeless, self._homeless = self._homeless, []
-            for job in (self.problem.jobs[j] for j in homeless):
-                if not (self._place(job) or self._displace(job) or self._clear(job)):
-                    stuck.append(job.index)
-            self._place_waiting()
-            self._place_ones()
-        self._homeless = stuck
-
-    def _clear(self, job: RoundJob) -> bool:
-        """Put a running job back on its node, out of which others go as far as need be."""
-        n = job.spread_now[0][0]
-        there = [self.problem.jobs[j] for j, spread in self.ledger.changed.items() if any(m == n for m, _ in spread)]
-        for other in sorted(there, key=lambda other: (-self._rank(other), other.minimum, other.index)):
-            if self._return(job, n):
-                return True
-            if other.running and len(other.spread_now) > 1:
-                continue
-            if other.running:
-                self.loose.unsettle(other, n)
-                self._wait(other, other.size_now)
-            else:
-                self._unbook(other)
-                self._closed = n
-                if other.cut is Cut.ONE_NODE or not self._place_gang(other):
-                    self._unplaced.append(other.index)
-                self._closed = None
-        return self._return(job, n)
-
-    def _return(self, job: RoundJob, n: int) -> bool:
-        """Put a running job back on its node if there is room, whatever its state."""
-        back = bool(self.ledger.gpus[n] >= job.size_now) and self.ledger.has_beside(job, n, job.size_now)
-        if back:
-            self.loose.settle(job, n)
-        return back
-
-    def _again(self) -> None:
-        """Try those once more who found no place: there may be some by now."""
-        unplaced, self._unplaced = self._unplaced, []
-        for job in (self.problem.jobs[j] for j in unplaced):
-            if job.cut is Cut.ONE_NODE:
-                self._wait(job, job.minimum)
-            elif not self._place_gang(job):
-                self._unplaced.append(job.index)
-        self._place_waiting()
-        self._place_ones()
-        self._send_home()
-
-    def _place_waiting(self) -> None:
-        """Place who waits, but those of one GPU: they come last, together."""
-        while self._waiting:
-            *_, j = heapq.heappop(self._waiting)
-            job = self.problem.jobs[j]
-            if _need(job) == 1:
-                self._ones.append(job)
-            elif not self._place(job) and not self._displace(job):
-                (self._homeless if job.running else self._unplaced).append(j)
-
-    def _wait(self, job: RoundJob, size: int) -> None:
-        """Let a job of one node wait for its turn: larger ones first, and who has no home before who may stay out."""
-        heapq.heappush(self._waiting, (-size, self._rank(job), job.index))
-
-    def _hardest_first(self, job: RoundJob) -> tuple[int, ...]:
-        """Gangs that are hard to place come first: in slices, then inside one domain, then by rank and size."""
-        rank = self._rank(job) if self.style.rank_first else 0
-        return (not job.slices, job.required is None, rank, -job.minimum, job.index)
-
-    def _rank(self, job: RoundJob) -> int:
-        """Return how much a place for the job matters, the most first: the first row that would lose without it.
-
-        A running job that needs a new home comes before all.
-        """
-        if job.running:
-            return -1
-        y = next((y for y, speed in enumerate(job.type_speed) if speed > 0), 0)
-        key = (job.line_team, job.priority, job.minimum, y)
-        found = self._row_of.get(key)
-        if found is None:
-            line = line_of(self.problem.lines, job.line_team, self.problem.deadline_team)
-            held = self._line_after[job.line_team].copy()
-            with_it = line.rows(held.tolist())
-            held[job.priority, y] -= job.minimum
-            without = line.rows(held.tolist())
-            losses = [row for row, (a, b) in enumerate(zip(with_it, without, strict=True)) if a > b]
-            found = self._row_of[key] = losses[0] if losses else len(with_it)
-        return found
-
-    # --- what is given up
-
-    def _use_after(self) -> Use:
-        """Return what teams use once everything admitted has started."""
-        use = self.ledger.claim
-        self._line_after = self.ledger.line.gpus.copy()
-        after = Use(use.gpus.copy(), use.cpus.copy(), use.memory.copy())
-        for j in self.admitted.starts:
-            job = self.problem.jobs[j]
-            y = next((y for y, speed in enumerate(job.type_speed) if speed > 0), 0)
-            self._line_after[job.line_team, job.priority, y] += job.minimum
-            after.gpus[job.claim_team, job.priority, y] += job.minimum
-            after.cpus[job.claim_team, job.priority] += job.minimum * job.cpus_per_gpu_u
-            after.memory[job.claim_team, job.priority] += job.minimum * job.memory_per_gpu_u
-        return after
-
-    def _rarity(self) -> Ints:
-        """Return how rare what each running job leaves is, (F,): the fewer GPUs may be started over it the rarer.
-
-        What is on a node is drawn on in that order too.
-        """
-        mass = np.zeros(self.problem.first_queued, dtype=np.int64)
-        team = self.supply.victims.team
-        for j in self.admitted.starts:
-            job = self.problem.jobs[j]
-            mass += job.minimum * (self._kind(job).rights & (self.floors.taken | (team == job.team)))
-        for leaving in self.supply.stopped_on.values():
-            leaving.sort(key=lambda j: (int(mass[j]), j))
-        most = max(1, int(mass.max(initial=0)))
-        rarity: Ints = RAREST * (most - mass) // most
-        return rarity
-
-    def _shrink(self, job: RoundJob, lost: int) -> None:
-        """Let an elastic job give up GPUs where it has least, so that what stays is close together."""
-        tree = self.problem.tree
-        held = np.zeros(len(self.problem.nodes.capacity), dtype=np.int64)
-        for n, count in job.spread_now:
-            held[n] = count
-        sums = [tree.sum_per_domain(level, held) for level in range(tree.node_level)]
-
-        def order(n: int) -> tuple[int, ...]:
-            domains = [int(tree.domain_of[level][n]) for level in range(tree.node_level)]
-            return (*(int(held[d]) if d >= 0 else 0 for held, d in zip(sums, domains, strict=True)), n)
-
-        chunk, at = job.slices[0] if job.slices else (job.unit, tree.node_level)
-        kept, left = dict(job.spread_now), lost
-        for n in sorted(kept, key=order):
-            inside = [m for m in kept if tree.domain_of[at][m] == tree.domain_of[at][n] and kept[m]]
-            most = min(left, sum(kept[m] for m in inside)) // chunk * chunk
-            left -= most
-            for m in sorted(inside, key=lambda m: (kept[m], m)):
-                part = min(most, kept[m])
-                kept[m] -= part
-                most -= part
-        spread = tuple((n, count) for n, count in kept.items() if count)
-        if left == 0 and not shape_faults(self.problem, job, spread):
-            given = tuple((n, count - kept[n]) for n, count in job.spread_now if count > kept[n])
-            self.supply.shrink(job.index, given)
-            self.ledger.shrink(job, spread)
-            self.floors.shrink(job, given)
-
-    def _unshrink(self) -> None:
-        """Let those keep what they have whose GPUs nobody took, node by node."""
-        for j in self.admitted.shrinks:
-            job, kept = self.problem.jobs[j], self.ledger.changed.get(j)
-            if kept is None:
-                continue
-            unused = [(n, count) for n, count in self.supply.unused(j) if self.ledger.has_beside(job, n, count)]
-            while unused:
-                back = dict(kept)
-                for n, count in unused:
-                    back[n] = back.get(n, 0) + count
-                spread = tuple(sorted(back.items()))
-                if spread == job.spread_now or not shape_faults(self.problem, job, spread):
-                    self.ledger.unshrink(job, spread)
-                    self.supply.unshrink(j, [n for n, _ in unused])
-                    break
-                unused.pop()
-
-    # --- rights
-
-    def _kind(self, job: RoundJob) -> Kind:
-        return self.supply.kind(job, claim_of(self.problem, job, job.minimum, self._after))
-
-    def _room(self, job: RoundJob, kind: Kind) -> Room:
-        """Return what the job may have on each node; nothing where its start would break a team's floor."""
-        room = self.supply.room(job, kind)
-        gpus = room.gpus
-        barred = kind.pairs & self._gone & (self._team_of_pair != job.team) & ~self.floors.taken[self.supply.job]
-        if barred.any() and not exempt(job):
-            gpus = gpus.copy()
-            gpus[self.supply.node[barred]] = -UNLIMITED
-        if self._closed is not None:
-            gpus = gpus.copy()
-            gpus[self._closed] = -UNLIMITED
-        return Room(self._unreserved(job, gpus), room.cpus_u, room.memory_u)
-
-    def _unreserved(self, job: RoundJob, gpus: Ints) -> Ints:
-        """Return `gpus` less what is free on nodes for another team alone."""
-        others = [n for n, team in self.loose.reserved.items() if team != job.team]
-        if others:
-            gpus = gpus.copy()
-            gpus[others] -= self.ledger.gpus[others]
-        return gpus
-
-    def _worth(self, kind: Kind, need: int) -> Ints:
-        """Return what serving `need` GPUs of a kind is worth on each node for the stopped jobs' GPUs that it uses, (N,)."""
-        pairs, left = self.supply.leftovers(kind)
-        count = len(self.problem.nodes.capacity)
-        gpus = np.bincount(self.supply.node[pairs], left, count)
-        worth = np.bincount(self.supply.node[pairs], left * self._worth_of_pair[pairs], count)
-        return np.where(gpus > need, worth * need / np.maximum(gpus, 1), worth).astype(np.int64)
-
-    def _book(self, job: RoundJob, kind: Kind, spread: Spread) -> bool:
-        claim = claim_of(self.problem, job, job.minimum, self._after)
-        if not self.fill.book(job, claim, kind, spread, []):
-            return False
-        if job.cut is Cut.ONE_NODE:
-            self._placed[job.index] = job, spread[0][0]
-        return True
-
-    # --- gangs
-
-    def _place_gang(self, job: RoundJob) -> bool:
-        kind = self._kind(job)
-        room = self._room(job, kind)
-        below = job.unit if job.cut is not Cut.WHOLE_NODES else int(self.problem.nodes.capacity.max(initial=0))
-        if job.cut is Cut.PER_NODE and len(job.slices) < 2 and all(piece % job.unit == 0 for piece, _ in job.slices):
-            spread = self._equal_nodes(job, room, self._worth(kind, job.unit))
-        else:
-            spread = self._pack(job, room, below)
-        if spread is None:
-            return False
-        for n, count in spread:
-            if count > room.gpus[n] and not self._make_room(n, count - int(room.gpus[n]), max(below, count), job):
-                return False
-        return self._book(job, kind, spread)
-
-    def _pack(self, job: RoundJob, room: Room, below: int) -> Spread | None:
-        """Return a placement of an irregular gang: without moves if there is one, else over what could move."""
-        gpus = np.maximum(room.gpus, 0)
-        spread = pack(self.problem, job, gpus, room.cpus_u, room.memory_u, job.minimum)
-        if spread is None:
-            loose = self.loose.below(below, job.team)
-            gpus = np.maximum(room.gpus + loose.gpus, 0)
-            cpus_u, memory_u = room.cpus_u + loose.cpus_u, room.memory_u + loose.memory_u
-            spread = pack(self.problem, job, gpus, cpus_u, memory_u, job.minimum)
-        return spread
-
-    def _equal_nodes(self, job: RoundJob, room: Room, worth: Ints) -> Spread | None:
-        """Return the cheapest nodes for a gang with `unit` GPUs on each."""
-        unit, loose = job.unit, self.loose.below(job.unit, job.team)
-        fits = usable(
-            job, self.problem.nodes, room.gpus + loose.gpus, room.cpus_u + loose.cpus_u, room.memory_u + loose.memory_u
-        )
-        deficit = np.maximum(0, unit - room.gpus)
-        price = loose.price(deficit) - worth + TIGHTNESS * np.maximum(0, room.gpus - unit)
-        return cheapest_nodes(self.problem, job, np.flatnonzero(fits > 0), price)
-
-    # --- jobs on one node
-
-    def _place(self, job: RoundJob) -> bool:
-        return self._rehouse(job) if job.running else self._place_single(job)
-
-    def _displace(self, job: RoundJob) -> bool:
-        """Place a job where one of a worse rank is, which waits again: the worst of the smallest that will do."""
-        need, home = _need(job), gpu_type_of(self.problem, job.spread_now) if job.running else -1
-        free, types = self.ledger.gpus, self.problem.nodes.gpu_type
-        worse = [
-            (-other.minimum, self._rank(other), other.index, n)
-            for other, n in self._placed.values()
-            if other.minimum >= need and self._rank(other) > self._rank(job) and job.nodes[n]
-            if home < 0 or (types[n] == home and self._free_share(other, n) + free[n] >= need)
-        ]
-        for size, *_, j, n in sorted(worse, reverse=True)[:MOST_DISPLACED]:
-            other = self.problem.jobs[j]
-            self.fill.unbook(other)
-            del self._placed[j]
-            if self._settle(job, n):
-                self._wait(other, -size)
-                return True
-            if not self._settle(other, n):
-                self._wait(other, -size)
-        return False
-
-    def _settle(self, job: RoundJob, n: int) -> bool:
-        """Put a job of one node on a node if it fits there as things are."""
-        room = self._room_of(job)
-        if n not in self._fitting(job, moving=False, room=room):
-            return False
-        if job.running:
-            self.loose.settle(job, n)
-            return True
-        return self._book(job, self._kind(job), ((n, job.minimum),))
-
-    def _place_ones(self) -> None:
-        """Give the jobs of one GPU theirs: as many as possible, better ranks first."""
-        kinds: dict[tuple[object, ...], list[RoundJob]] = {}
-        ones, self._ones = self._ones, []
-        for job in ones:
-            rights = None if job.running else id(self._kind(job))
-            side = (job.cpus_per_gpu_u, job.memory_per_gpu_u, job.type_speed)
-            home = gpu_type_of(self.problem, job.spread_now) if job.running else -1
-            kinds.setdefault((self._rank(job), rights, job.team, home, id(job.nodes), job.required, *side), []).append(
-                job
-            )
-        ranks = sorted({self._rank(jobs[0]) for jobs in kinds.values()})
-        pairs = self.supply.leaving
-        free = np.flatnonzero((self.ledger.gpus > 0) & self.problem.nodes.taking)
-        nodes = np.concatenate([free, self.supply.node[pairs]])
-        amounts = np.concatenate([self.ledger.gpus[free], self.supply.left(pairs)])
-        takers = []
-        for jobs in kinds.values():
-            job, may = jobs[0], np.zeros(len(nodes), dtype=bool)
-            fits = np.zeros(len(self.problem.nodes.capacity), dtype=bool)
-            fits[self._fitting(job, moving=False)] = True
-            may[: len(free)] = fits[free]
-            if not job.running:
-                may[len(free) :] = fits[nodes[len(free) :]] & self._kind(job).pairs[pairs]
-            takers.append(Takers(len(jobs), len(ranks) - ranks.index(self._rank(job)), may))
-        shares = share_out(takers, amounts)
-        for jobs, share in zip(kinds.values(), shares, strict=True):
-            left = list(jobs)
-            for source, count in share:
-                for job in left[:count]:
-                    if not self._settle(job, int(nodes[source])):
-                        (self._homeless if job.running else self._unplaced).append(job.index)
-                left = left[count:]
-            for job in left:
-                (self._homeless if job.running else self._unplaced).append(job.index)
-
-    def _place_single(self, job: RoundJob) -> bool:
-        kind = self._kind(job)
-        n = self._best_node(job, self._worth(kind, job.minimum))
-        return n is not None and self._book(job, kind, ((n, job.minimum),))
-
-    def _rehouse(self, job: RoundJob) -> bool:
-        n = self._best_node(job, np.zeros(len(self.problem.nodes.capacity), dtype=np.int64))
-        return n is not None and self._settle(job, n)
-
-    def _room_of(self, job: RoundJob) -> Room:
-        """Return what a job of one node may have on each node as things are."""
-        if not job.running:
-            return self._room(job, self._kind(job))
-        same = self.problem.nodes.gpu_type == gpu_type_of(self.problem, job.spread_now)
-        gpus = np.where(same, self._unreserved(job, self.ledger.free_for(job)), 0)
-        return Room(gpus, self.ledger.cpus_u, self.ledger.memory_u)
-
-    def _fitting(self, job: RoundJob, *, moving: bool, room: Room | None = None) -> Ints:
-        """Return the nodes on which a job of one node fits, if others may move from there or as things are."""
-        need, room = _need(job), room or self._room_of(job)
-        gpus, cpus_u, memory_u = room.gpus, room.cpus_u, room.memory_u
-        if moving:
-            loose = self.loose.below(need, job.team)
-            gpus, cpus_u, memory_u = gpus + loose.gpus, cpus_u + loose.cpus_u, memory_u + loose.memory_u
-        fits = job.nodes & (gpus >= need)
-        if len(self.problem.gpu_types) > 1:
-            fits &= np.array(job.type_speed)[self.problem.nodes.gpu_type] > 0
-        if job.cpus_per_gpu_u:
-            fits &= cpus_u >= need * job.cpus_per_gpu_u
-        if job.memory_per_gpu_u:
-            fits &= memory_u >= need * job.memory_per_gpu_u
-        if job.required is not None:
-            fits &= self.problem.tree.domain_of[job.required] >= 0
-        return np.flatnonzero(fits)
-
-    def _best_node(self, job: RoundJob, worth: Ints) -> int | None:
-        """Return the best node for a job: by what it costs to make room, what it saves, and how tight it is."""
-        need, room = _need(job), self._room_of(job)
-        there = self._fitting(job, moving=True, room=room)
-        if not len(there):
-            return None
-        price = self.loose.below(need, job.team).price(np.maximum(0, need - room.gpus))[there] - worth[there]
-        price += TIGHTNESS * np.maximum(0, room.gpus[there] - need)
-        for n in there[np.argsort(price, kind="stable")[:MOST_TRIED]].tolist():
-            if self._make_room(n, need - int(room.gpus[n]), need, job):
-                return int(n)
-        return None
-
-    def _make_room(self, n: int, deficit: int, below: int, job: RoundJob) -> bool:
-        movers = self.loose.lift(n, deficit, below, job)
-        for mover in movers or ():
-            self._wait(mover, mover.size_now)
-        return movers is not None
-
-
-def _need(job: RoundJob) -> int:
-    """Return the GPUs that a job of one node is to have."""
-    return job.size_now if job.running else job.minimum
 
 
 def place(problem: Problem, admitted: Admitted, style: Style) -> Assignment | None:

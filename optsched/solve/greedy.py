@@ -190,7 +190,7 @@ class Pass:
         return self.book(job, claim, kind, spread, chosen)
 
     def book(self, job: RoundJob, claim: Claim, kind: Kind, spread: Spread, chosen: list[RoundJob]) -> bool:
-        """Book a start over stopped jobs and those chosen to stop; False, and nothing booked, if a floor would break."""
+        """Book a start over stopped jobs and those chosen to stop; False, with nothing booked, if a floor breaks."""
         met = [self.problem.jobs[j] for j in self.supply.met(kind, spread)]
         if not self.floors.take(self._reclaimed(job, spread, chosen, met)):
             return False

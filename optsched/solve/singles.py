@@ -1,8 +1,8 @@
 """Who gets the last single GPUs: an exact answer by a flow, since GPUs one by one are alike.
 
-Takers of one GPU with the same rights, rank and nodes are one kind. A flow sends each to a GPU that it may have: one that
-is free on some node, or one that a stopped job leaves there. Better ranks are served first: with one GPU each, serving
-them greedily by rank is optimal (the sets that can be served form a transversal matroid).
+Takers of one GPU with the same rights, rank and nodes are one kind. A flow sends each to a GPU that it may have: one
+that is free on some node, or one that a stopped job leaves there. Better ranks are served first: with one GPU each,
+serving them greedily by rank is optimal (the sets that can be served form a transversal matroid).
 """
 
 from __future__ import annotations
