@@ -195,7 +195,8 @@ class Eligibility:
         if end is not None and end <= window.start_at:
             return False
         stops_in_time = job.preemptible and profile.backfill_preemptible
-        return not (stops_in_time and now + grace_s(job, profile) <= window.start_at)
+        # Who would be told to stop the moment it starts need not start.
+        return not (stops_in_time and now + grace_s(job, profile) < window.start_at)
 
 
 def healthy_capacity(nodes: Sequence[Node], arrays: Nodes) -> Ints:
