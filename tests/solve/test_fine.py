@@ -31,7 +31,6 @@ def admitted(problem: Problem, starts: str, stops: str = "", **shrinks: int) -> 
         reclaimed=going,
         shrinks={index[name]: lost for name, lost in shrinks.items()},
         grows={},
-        sources={},
     )
 
 
