@@ -147,6 +147,9 @@ class Places:
             leaving.sort(key=lambda j: (int(mass[j]), j))
         most = max(1, int(mass.max(initial=0)))
         rarity: Ints = RAREST * (most - mass) // most
+        # Of those who shrink the less urgent first: what nobody takes they keep.
+        for j in self.admitted.shrinks:
+            rarity[j] += RAREST * self.problem.jobs[j].priority // (8 * len(self.problem.priorities))
         return rarity
 
     def _kind(self, job: RoundJob) -> Kind:

@@ -44,8 +44,8 @@ def give_up(problem: Problem, ledger: Ledger, supply: Supply, floors: Floors, jo
 
 
 def take_back_unused(problem: Problem, ledger: Ledger, supply: Supply, shrinks: Iterable[int]) -> None:
-    """Let those keep what they have whose GPUs nobody took, node by node."""
-    for j in shrinks:
+    """Let those keep what they have whose GPUs nobody took, node by node, the more urgent first."""
+    for j in sorted(shrinks, key=lambda j: (problem.jobs[j].priority, j)):
         job, kept = problem.jobs[j], ledger.changed.get(j)
         if kept is None:
             continue
