@@ -30,7 +30,7 @@ STYLES = (
 """What is tried, in this order."""
 
 MOST_REPEATS = 3
-"""How often one style is repeated with those kept where they are who found no new home."""
+"""How often one placing is filled up; between, what breaks a rule is taken back."""
 
 
 @dataclass(frozen=True, slots=True)
