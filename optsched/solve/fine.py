@@ -8,7 +8,7 @@ queued; a pass of the greedy solver fills up.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from optsched.rounds.assignment import Assignment, Change, flow_of
 from optsched.rounds.check import unpaid
@@ -22,7 +22,7 @@ from optsched.solve.shrinking import take_back_unused
 STYLES = (
     Style(rank_first=False, zeal=1.0),
     Style(rank_first=False, zeal=0.02),
-    Style(rank_first=True, zeal=1.0),
+    Style(rank_first=True, zeal=1.0, run_on_first=True),
     Style(rank_first=False, zeal=0.1),
     Style(rank_first=True, zeal=0.02),
     Style(rank_first=False, zeal=0.005),
@@ -30,20 +30,22 @@ STYLES = (
 """What is tried, in this order."""
 
 MOST_REPEATS = 3
-"""How often one style is repeated with those kept where they are who found no new home."""
+"""How often one placing is filled up; between, what breaks a rule is taken back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
     """A plan and who of the admitted found no place in the first pass; `homeless`: who had to leave and found none.
 
-    `dear`: who gives up something that nobody needs or pays for. With either of these the plan is not valid.
+    `dear`: who gives up something that nobody needs or pays for; `wrong`: who starts over somebody without a right.
+    With any of these the plan is not valid.
     """
 
     assignment: Assignment
     unplaced: tuple[int, ...]
     homeless: tuple[int, ...]
     dear: frozenset[int]
+    wrong: frozenset[int]
 
 
 class Fine(Repairs):
@@ -68,40 +70,47 @@ class Fine(Repairs):
         return self._filled()
 
     def _filled(self) -> Placed:
-        """Fill up what is left; stops that nobody who starts there can pay for are taken back first."""
-        self._seal()
-        self.fill.run_on()
+        """Fill up what is left; what then breaks a rule is taken back, and filled up again.
+
+        Where nobody who is stopped runs on before that, who waits with a better rank may still start there; but what
+        starts may leave a team no room for a stop to be taken back.
+        """
+        if self.style.run_on_first:
+            self._seal()
+            self.fill.run_on()
         for repeat in range(MOST_REPEATS):
-            assignment = Assignment(dict(self.ledger.changed), frozenset(self.ledger.stopped))
-            if repeat:
-                self.supply.pin(j for j in self.ledger.changed if self.problem.jobs[j].running)
-                # Rights over who was to shrink are rights over shrinks; it might not be stopped.
-                self.supply.pin(self.admitted.shrinks)
-                self._seal()
-                assignment = self.fill.run()
+            self.supply.pin(j for j in self.ledger.changed if self.problem.jobs[j].running)
+            # Rights over who was to shrink are rights over shrinks; it might not be stopped.
+            self.supply.pin(self.admitted.shrinks)
+            self._seal()
+            assignment = self.fill.run()
             flow = flow_of(self.problem, assignment)
             served = served_by(self.problem, flow)
             needed = set().union(*served.values())
             dear = unpaid(self.problem, flow, served) | (assignment.stopped - needed)
             wrong = self._without_right(served)
-            if repeat and (not (dear or wrong) or repeat == MOST_REPEATS - 1):
+            if not (dear or wrong) or repeat == MOST_REPEATS - 1:
                 break
-            if dear or wrong:
-                self.loose.pin(self.ledger.stopped | self.ledger.changed.keys())
-                for job in wrong:
-                    self._unbook(job)
-                self._take_back(dear)
-                take_back_unused(self.problem, self.ledger, self.supply, self.admitted.shrinks)
-                self._unplaced += [job.index for job in wrong]
+            self.loose.pin(self.ledger.stopped | self.ledger.changed.keys())
+            for job in wrong:
+                self._unbook(job)
+            self._take_back(dear)
+            take_back_unused(self.problem, self.ledger, self.supply, self.admitted.shrinks)
+            self._unplaced += [job.index for job in wrong]
         dear |= {j for j, change in flow.changes.items() if change is Change.SHRINK and j not in needed}
-        return Placed(assignment, tuple(self._unplaced), tuple(self._homeless), frozenset(dear))
+        return Placed(
+            assignment,
+            tuple(self._unplaced),
+            tuple(self._homeless),
+            frozenset(dear),
+            frozenset(job.index for job in wrong),
+        )
 
 
 def place(problem: Problem, admitted: Admitted, style: Style) -> Assignment | None:
-    """Return a plan in one style, None where none came out valid.
-
-    Tried again are: with those kept where they are who had to leave and found no new home, and without the stops that
-    nobody who starts there can pay for.
-    """
-    placed = Fine(problem, admitted, style).run()
-    return None if placed.homeless or placed.dear else placed.assignment
+    """Return a plan in one style, None where the repairs did not make it valid."""
+    for each in dict.fromkeys((style, replace(style, run_on_first=True))):
+        placed = Fine(problem, admitted, each).run()
+        if not (placed.homeless or placed.dear or placed.wrong):
+            return placed.assignment
+    return None

@@ -30,7 +30,8 @@ def grow(problem: Problem, ledger: Ledger) -> None:
 def _grow_one(problem: Problem, ledger: Ledger, job: RoundJob) -> None:
     """Grow one job by adding to where it is, to the largest size that fits."""
     present = ledger.changed.get(job.index, job.spread_now)
-    if not present:
+    # Who shrinks or moves in this plan does not grow elsewhere in it.
+    if not present or (job.running and job.index in ledger.changed):
         return
     size, gpu_type = size_of(present), gpu_type_of(problem, present)
     larger = [each for each in job.sizes if each > size]

@@ -44,10 +44,14 @@ More than any span: what finds no place for want of the right GPUs costs a rank,
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How to place: gangs by rank first or by size, and how much the right GPUs count against spans and moves."""
+    """How to place: gangs by rank first or by size, and how much the right GPUs count against spans and moves.
+
+    `run_on_first`: who need not stop runs on before others start in what is left over.
+    """
 
     rank_first: bool
     zeal: float
+    run_on_first: bool = False
 
 
 class Places:

@@ -24,12 +24,16 @@ class Repairs(Places):
 
     def _stay(self) -> None:
         """Let those stay where they are who moved for nothing: whose old room nobody took."""
-        moved = [self.problem.jobs[j] for j in self.ledger.changed if j < self.problem.first_queued]
-        for job in moved:
-            ((n, _), *others), ((at, _), *_) = job.spread_now, self.ledger.changed[job.index]
-            if not others and self.ledger.gpus[n] >= job.size_now and self.ledger.has_beside(job, n, job.size_now):
+        for job in [self.problem.jobs[j] for j in self.ledger.changed if self._moved(j)]:
+            (n, _), (at, _) = job.spread_now[0], self.ledger.changed[job.index][0]
+            if self.ledger.gpus[n] >= job.size_now and self.ledger.has_beside(job, n, job.size_now):
                 self.loose.unsettle(job, at)
                 self.loose.settle(job, n)
+
+    def _moved(self, j: int) -> bool:
+        """Return whether a job runs on one node and moves to another, rather than start, shrink or grow."""
+        job, spread = self.problem.jobs[j], self.ledger.changed.get(j, ())
+        return job.running and len(spread) == len(job.spread_now) == 1 and spread[0][1] == job.size_now
 
     def _without_right(self, served: Mapping[int, Set[int]]) -> list[RoundJob]:
         """Return the starts that have GPUs of somebody over whom they have no right as the plan stands.
@@ -97,6 +101,8 @@ class Repairs(Places):
     def _stop_instead(self, mover: RoundJob, victim: RoundJob) -> bool:
         """Stop a job that moved rather than another one, if somebody there has a right over it and can pay."""
         n, at = mover.spread_now[0][0], self.ledger.changed.get(mover.index)
+        if at and not self._moved(mover.index):
+            return False
         for taker in self.fill.takers_on(n):
             if not self.fill.kind_now(taker).rights[mover.index]:
                 continue
@@ -152,7 +158,7 @@ class Repairs(Places):
         for other in sorted(there, key=lambda other: (-self._rank(other), other.minimum, other.index)):
             if self._return(job, n):
                 return True
-            if other.running and len(other.spread_now) > 1:
+            if other.running and not self._moved(other.index):
                 continue
             if other.running:
                 self.loose.unsettle(other, n)
