@@ -40,8 +40,8 @@ EXACT_SHARE = 0.9
 MOST_ADMISSIONS = 20
 """How many admissions alike are tried."""
 
-PLACES_SHARE = 0.1
-"""The share of the budget after which no further style of placing is tried."""
+PLACES_SHARE = 0.22
+"""The share of what is left after admission, after which no further placing is begun; the rest is for bounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def _placed(
     """
     mode = problem.profile.priority_mode
     best, worth = hint, score(problem, hint)
-    until_s = spent.wall_left_s - PLACES_SHARE * spent.budget.wall_s
+    until_s = spent.wall_left_s * (1.0 - PLACES_SHARE)
     for attempt in range(MOST_ADMISSIONS):
         if attempt and (goals.tie is None or stages.minimize_anew(admission.bill(), 1.0).value is None):
             break
@@ -173,13 +173,15 @@ def _bounded(problem: Problem, admission: Admission, goals: Goals, plan: Assignm
     worth = score(problem, plan)
     reached, tie = _reached(problem, worth), tie_value(problem, worth)
     asks: list[Ask] = []
-    bounds = _rank_bounds(problem, admission, goals, reached, asks)
+    bounds = _rank_bounds(problem, admission, goals, plan, reached, asks)
     as_admitted = goals.tie is not None and reached == goals.values()
     if as_admitted and goals.tie is not None and goals.tie.value == tie:
         bill_bound = goals.bill_bound
     else:
         bill_bound = None
-        asks.append(Ask(-1, _bill_model(problem, admission, reached, tie), admission.bill(), maximize=False))
+        model = _bill_model(problem, admission, reached, tie)
+        admission.hint(model, plan)
+        asks.append(Ask(-1, model, admission.bill(), maximize=False))
     for position, result in solve_all(asks, spent):
         if position < 0:
             bill_bound = max(least_bill(problem), result.bound)
@@ -198,7 +200,7 @@ def _bounded(problem: Problem, admission: Admission, goals: Goals, plan: Assignm
 
 
 def _rank_bounds(
-    problem: Problem, admission: Admission, goals: Goals, reached: list[int], asks: list[Ask]
+    problem: Problem, admission: Admission, goals: Goals, plan: Assignment, reached: list[int], asks: list[Ask]
 ) -> list[int | None]:
     """Return the bounds on the stages' sums that are known, and add to `asks` what is to be found out."""
     bounds: list[int | None] = []
@@ -215,7 +217,9 @@ def _rank_bounds(
         else:
             met = False
             bounds.append(None)
-            asks.append(Ask(position, fixed_model(admission.unstaged(), above), goal, maximize=True))
+            model = fixed_model(admission.unstaged(), above)
+            admission.hint(model, plan)
+            asks.append(Ask(position, model, goal, maximize=True))
         if not isinstance(goal, int) and fixed.get(id(goal)) != value:
             fixed[id(goal)] = value
             above.append(goal == value)

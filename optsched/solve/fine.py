@@ -24,6 +24,8 @@ STYLES = (
     Style(rank_first=False, zeal=0.02),
     Style(rank_first=True, zeal=1.0, run_on_first=True),
     Style(rank_first=False, zeal=0.1),
+    Style(rank_first=False, zeal=0.05),
+    Style(rank_first=False, zeal=0.03),
     Style(rank_first=True, zeal=0.02),
     Style(rank_first=False, zeal=0.005),
 )

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.sat.python.cp_model import CpModel, IntVar
 
+from optsched.rounds.assignment import Assignment
 from optsched.rounds.problem import Problem
-from optsched.rounds.score import loss_at
+from optsched.rounds.score import loss_at, size_of
 from optsched.solve.cpsat.admission_rights import Claims, add_rights
 from optsched.solve.cpsat.admission_rules import add_ceilings, add_payment, add_room, add_stop_limit, sum_parts
 from optsched.solve.cpsat.decisions import Scope
@@ -58,6 +59,18 @@ class Admission:
     def unstaged(self) -> CpModel:
         """Return a copy of the model without what its stages added."""
         return self._plain.clone()
+
+    def hint(self, model: CpModel, plan: Assignment) -> None:
+        """Start a search of a copy of the model from what a plan does."""
+        groups = self.groups
+        counts = [(group.count, sum(job.index in plan.changed for job in group.jobs)) for group in groups.starts]
+        counts += [(stops.count, sum(job.index in plan.stopped for job in stops.jobs)) for stops in groups.stops]
+        for resize in groups.resizes:
+            job = resize.job
+            gained = 0 if job.index in plan.stopped else size_of(plan.after(job)) - job.size_now
+            counts += [(resize.lost, max(0, -gained) // resize.step), (resize.gained, max(0, gained) // resize.step)]
+        for variable, count in counts:
+            model.add_hint(model.get_int_var_from_proto_index(variable.index), count)
 
     def tie(self) -> Linear:
         """Return what decides between plans of equal ranks: what runs stays, then the older of the queued."""
