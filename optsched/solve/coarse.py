@@ -40,6 +40,9 @@ EXACT_SHARE = 0.9
 MOST_ADMISSIONS = 20
 """How many admissions alike are tried."""
 
+PLACE_S, MOST_PLACE_S = 7e-7, 3.0
+"""About how long one placing takes at worst, in seconds for each start and node, and at most: none is begun without."""
+
 PLACES_SHARE = 0.22
 """The share of what is left after admission, after which no further placing is begun; the rest is for bounds."""
 
@@ -128,6 +131,8 @@ def _placed(
             break
         admitted = admission.decode(stages.value)
         for style in STYLES:
+            if spent.wall_left_s < min(MOST_PLACE_S, PLACE_S * len(problem.nodes.capacity) * len(admitted.starts)):
+                return best
             found = place(problem, admitted, style)
             if found is not None and not check(problem, found):
                 found_worth = score(problem, found)
