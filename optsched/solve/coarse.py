@@ -95,7 +95,20 @@ def _refined(problem: Problem, admission: Admission, goals: Goals, plan: Assignm
         return dataclasses.replace(exact, deterministic_s=spent.deterministic_s)
     mode = problem.profile.priority_mode
     better = not check(problem, exact.assignment) and score(problem, exact.assignment).key(mode) > worth.key(mode)
-    return _bounded(problem, admission, goals, exact.assignment if better else plan, spent)
+    result = _bounded(problem, admission, goals, exact.assignment if better else plan, spent)
+    return dataclasses.replace(result, row_bounds=_tighter(problem, result, exact))
+
+
+def _tighter(problem: Problem, result: Result, exact: Result) -> tuple[int | None, ...]:
+    """Return the better of two bounds for every rank above which both plans run the same."""
+    mine, theirs = score(problem, result.assignment).rows, score(problem, exact.assignment).rows
+    bounds = list(result.row_bounds)
+    for row, (one, other) in enumerate(zip(result.row_bounds, exact.row_bounds, strict=False)):
+        if mine[:row] != theirs[:row]:
+            break
+        known_bounds = [bound for bound in (one, other) if bound is not None]
+        bounds[row] = max(mine[row], min(known_bounds)) if known_bounds else None
+    return tuple(bounds)
 
 
 def _admit(problem: Problem, admission: Admission, stages: Stages) -> Goals:
