@@ -243,20 +243,20 @@ class DropReservationResponse(_message.Message):
     def __init__(self, rules_version: _Optional[int] = ...) -> None: ...
 
 class ListChangesRequest(_message.Message):
-    __slots__ = ("page_size", "page_token")
+    __slots__ = ("after_sequence", "page_size")
+    AFTER_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
-    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    after_sequence: int
     page_size: int
-    page_token: str
-    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    def __init__(self, after_sequence: _Optional[int] = ..., page_size: _Optional[int] = ...) -> None: ...
 
 class ListChangesResponse(_message.Message):
-    __slots__ = ("changes", "next_page_token")
+    __slots__ = ("changes", "more")
     CHANGES_FIELD_NUMBER: _ClassVar[int]
-    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     changes: _containers.RepeatedCompositeFieldContainer[Change]
-    next_page_token: str
-    def __init__(self, changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+    more: bool
+    def __init__(self, changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...
 
 class Change(_message.Message):
     __slots__ = ("sequence", "at", "by", "kind", "json")

@@ -255,7 +255,7 @@ class ClusterServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListChanges(self, request, context):
-        """What operators have changed, newest first.
+        """What operators have changed, oldest first, as far as it is kept.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
