@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
+from urllib.parse import unquote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route as HttpRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from optsched.errors import Fault, InputError, InternalError, OptschedError, TooSlow
 from optsched.files.jsontext import JsonProblem, parse_json
@@ -37,7 +40,7 @@ class RestLimits:
     request_s: float = 30.0
 
 
-def rest_api(app: Application, metrics: Metrics, limits: RestLimits | None = None) -> Starlette:
+def rest_api(app: Application, metrics: Metrics, limits: RestLimits | None = None) -> ASGIApp:
     """Return the ASGI application."""
     served = _Served(app, limits or RestLimits())
     routes = [HttpRoute(_pattern(route), served.endpoint(route), methods=[route.verb]) for route in ROUTES]
@@ -55,7 +58,20 @@ def rest_api(app: Application, metrics: Metrics, limits: RestLimits | None = Non
         return Response(text, media_type=kind)
 
     routes += [HttpRoute("/openapi.json", openapi), HttpRoute("/healthz", alive), HttpRoute("/metrics", scraped)]
-    return Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
+    made = Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
+    return _slashes_kept(made)
+
+
+def _slashes_kept(inner: ASGIApp) -> ASGIApp:
+    """Keep what is written %2F as it is until the route is found: an id may hold slashes, and words like /events."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and b"%2" in scope.get("raw_path", b""):
+            pieces = re.split("%2[fF]", scope["raw_path"].decode("ascii"))
+            scope = {**scope, "path": "%2F".join(unquote(piece) for piece in pieces)}
+        await inner(scope, receive, send)
+
+    return app
 
 
 def _pattern(route: Route) -> str:
@@ -129,9 +145,11 @@ class _Served:
             else:
                 data |= body
         if "id" in request.path_params:
-            if "id" in data and data["id"] != request.path_params["id"]:
+            named = request.path_params["id"]
+            named = named.replace("%2F", "/") if isinstance(named, str) else named
+            if "id" in data and data["id"] != named:
                 raise _fault("id", "given in the path and in the body, and not the same", "the id in the path alone")
-            data["id"] = request.path_params["id"]
+            data["id"] = named
         if route.idempotent and "idempotency-key" in request.headers:
             data["idempotency_key"] = request.headers["idempotency-key"]
         _add_query(request, route, data)
