@@ -4,6 +4,13 @@ OptschedError
 ├── InputError          the user's file is wrong: one Fault per mistake, exit code 2
 ├── UsageError          a command was asked for something that does not exist, exit code 2
 ├── Conflict            a request that the state of things does not allow; nothing was changed
+├── StoreError          what is kept cannot be read or written: one line, exit code 1; nothing half done
+│   ├── StoreInUse      another process writes to it
+│   ├── StoreDeposed    another process has taken over since: what this one says is void
+│   ├── StoreTooNew     a later version of optsched wrote it
+│   ├── StoreDamaged    it is no store, or not what was written
+│   ├── StoreFull       no room is left; nothing was stored
+│   └── StoreLost       whether the last write is stored is not known before it is opened again
 └── InternalError       optsched broke its own contract: a bug, exit code 1
     ├── CheckFailed     a plan that the checker refuses
     ├── IllegalTransition  a change of state that the tables do not have
@@ -49,6 +56,34 @@ class UsageError(OptschedError):
 
 class Conflict(OptschedError):
     """A request that the state of things does not allow, such as preempting a job that does not run."""
+
+
+class StoreError(OptschedError):
+    """What is kept cannot be read or written; unless a subclass says otherwise, nothing was changed."""
+
+
+class StoreInUse(StoreError):
+    """Another process writes to the store, and only one may."""
+
+
+class StoreDeposed(StoreError):
+    """Another process has opened the store since; nothing that this one says is stored any more."""
+
+
+class StoreTooNew(StoreError):
+    """A later version of optsched wrote the store, in a way that this one does not know."""
+
+
+class StoreDamaged(StoreError):
+    """The store is not what was written, or no store at all."""
+
+
+class StoreFull(StoreError):
+    """No room is left. Nothing was stored; the same may be tried again once there is room."""
+
+
+class StoreLost(StoreError):
+    """The connection or the disk failed while something was being stored: opening again tells whether it was."""
 
 
 class InternalError(OptschedError):
