@@ -39,7 +39,7 @@ def version_1(connection: Connection) -> None:
             id {key} PRIMARY KEY CHECK (id = 1), epoch {int} NOT NULL, sequence {int} NOT NULL, at {real} NOT NULL,
             saved {int} NOT NULL, pruned {int} NOT NULL, round {int} NOT NULL, format {int} NOT NULL,
             log_bytes {int} NOT NULL, round_bytes {int} NOT NULL, key_count {int} NOT NULL);
-        INSERT INTO optsched_head VALUES (1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0);
+        INSERT INTO optsched_head VALUES (1, 0, 0, 0, -1, 0, 0, 1, 0, 0, 0);
         CREATE TABLE optsched_log (
             sequence {key} PRIMARY KEY, at {real} NOT NULL, passing INTEGER NOT NULL, size INTEGER NOT NULL,
             crc {int} NOT NULL, body {bytes} NOT NULL);

@@ -7,6 +7,7 @@ gets nowhere.
 from __future__ import annotations
 
 import hashlib
+import struct
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -25,6 +26,7 @@ from optsched.store.packed import (
     pack_bill,
     pack_blob,
     pack_entry,
+    round_checksum,
     round_size,
     unpack_bill,
     unpack_blob,
@@ -140,7 +142,7 @@ class SqlStore:
                         "at": each.at,
                         "passing": int(each.passing),
                         "size": each.size,
-                        "crc": checksum(each.sequence, each.body),
+                        "crc": checksum(each.sequence, each.at, each.body),
                         "body": each.body,
                     }
                     for each in packed
@@ -150,7 +152,11 @@ class SqlStore:
                 writer,
                 waiting,
                 [
-                    {"sequence": each.sequence, "crc": checksum(each.sequence, each.waiting), "body": each.waiting}
+                    {
+                        "sequence": each.sequence,
+                        "crc": checksum(each.sequence, each.at, each.waiting),
+                        "body": each.waiting,
+                    }
                     for each in packed
                     if each.waiting is not None
                 ],
@@ -168,9 +174,9 @@ class SqlStore:
         """Store a state in place of the last, then let go of what the retention does not keep, a little at a time."""
         body = pack_blob(state_bytes)
         with self._change() as (writer, now):
-            check_state(sequence, now.saved, now.sequence)
+            check_state(sequence, max(now.saved, 0), now.sequence)
             writer.execute(delete(state))
-            writer.execute(insert(state), {"sequence": sequence, "crc": checksum(sequence, body), "body": body})
+            writer.execute(insert(state), {"sequence": sequence, "crc": checksum(sequence, 0.0, body), "body": body})
             writer.execute(update(head).values(saved=sequence))
         for part in self._prune.parts():
             more = True
@@ -189,7 +195,7 @@ class SqlStore:
             "gap": record.gap,
             "bill": bill,
             "size": round_size(record, None),
-            "crc": checksum(record.number, plan or b""),
+            "crc": round_checksum(record),
             "plan": plan,
         }
         with self._change() as (writer, now):
@@ -213,16 +219,13 @@ class SqlStore:
             row = reader.execute(select(rounds).where(rounds.c.number == number)).one_or_none()
         if row is None:
             return None
-        if row.plan is None:
-            return _round(row, None)
-        where = f"the plan of round {number}"
-        return _round(row, unpack_blob(_checked(where, row.crc, number, row.plan), where))
+        return _round(row, None if row.plan is None else unpack_blob(row.plan, f"the plan of round {number}"))
 
     def history(self, job: JobId, after: int, limit: int) -> list[LogEntry]:
         """Return entries that concern a job, in order."""
         with self._look() as reader:
             rows = reader.execute(_HISTORY.limit(limit), {"wanted": job, "after": after}).all()
-        return [unpack_entry(sequence, at, _checked_entry(sequence, crc, body)) for sequence, at, crc, body in rows]
+        return [unpack_entry(sequence, at, _checked_entry(sequence, at, crc, body)) for sequence, at, crc, body in rows]
 
     def close(self) -> None:
         """Let another process write."""
@@ -291,19 +294,21 @@ class SqlStore:
 
 def _recover(connection: Connection, epoch: int) -> Recovered:
     """Return the saved state and all entries after it. Raises StoreDamaged where one is missing or damaged."""
-    last = connection.execute(select(head.c.sequence)).scalar_one()
+    last, kept = connection.execute(select(head.c.sequence, head.c.saved)).one()
     row = connection.execute(select(state.c.sequence, state.c.crc, state.c.body)).one_or_none()
+    if kept != (-1 if row is None else row.sequence):
+        raise StoreDamaged("the saved state is missing")
     saved, body = 0, None
     if row is not None:
         saved = row.sequence
-        body = unpack_blob(_checked("the saved state", row.crc, saved, row.body), "the saved state")
+        body = unpack_blob(_checked("the saved state", saved, 0.0, row.crc, row.body), "the saved state")
     entries: list[LogEntry] = []
     for sequence, at, crc, packed, waiting_crc, queued in connection.execute(_AFTER_STATE, {"after": saved}):
         if sequence != saved + len(entries) + 1:
             raise StoreDamaged(f"entry {saved + len(entries) + 1} of the log is missing")
         if queued is not None:
-            queued = _checked_entry(sequence, waiting_crc, queued)
-        entries.append(unpack_entry(sequence, at, _checked_entry(sequence, crc, packed), queued))
+            queued = _checked_entry(sequence, at, waiting_crc, queued)
+        entries.append(unpack_entry(sequence, at, _checked_entry(sequence, at, crc, packed), queued))
     if saved + len(entries) != last:
         raise StoreDamaged(f"entry {saved + len(entries) + 1} of the log is missing")
     return Recovered(epoch, saved, body, tuple(entries))
@@ -326,17 +331,26 @@ def _key(key: str) -> bytes:
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
 
 
-def _checked(where: str, crc: int, number: int, body: bytes) -> bytes:
-    body = bytes(body)
-    if checksum(number, body) != crc:
+def _checked(where: str, number: int, at: object, crc: int, body: object) -> bytes:
+    """Return a body as bytes. Raises StoreDamaged where a part of its row is not what was written."""
+    right = isinstance(at, float | int) and not isinstance(body, str)
+    found = bytes(body) if right else b""  # type: ignore[call-overload]
+    if not right or checksum(number, float(at), found) != crc:  # type: ignore[arg-type]
         raise StoreDamaged(f"{where} is not what was written: its checksum differs")
-    return body
+    return found
 
 
-def _checked_entry(sequence: int, crc: int, body: bytes) -> bytes:
-    return _checked(f"entry {sequence} of the log", crc, sequence, body)
+def _checked_entry(sequence: int, at: object, crc: int, body: object) -> bytes:
+    return _checked(f"entry {sequence} of the log", sequence, at, crc, body)
 
 
 def _round(row: Row[Any], plan: bytes | None) -> RoundRecord:
-    bill = unpack_bill(row.number, bytes(row.bill))
-    return RoundRecord(row.number, row.at, Source(row.source), row.gap, bill, plan)
+    """Return the round of a row. Raises StoreDamaged where that is not what was written."""
+    try:
+        found = RoundRecord(row.number, row.at, Source(row.source), row.gap, unpack_bill(row.number, row.bill), plan)
+        right = round_checksum(found) == row.crc
+    except (TypeError, ValueError, struct.error):
+        right = False
+    if not right:
+        raise StoreDamaged(f"round {row.number} is not what was written: its checksum differs")
+    return found

@@ -64,9 +64,11 @@ class SqliteDatabase:
         except OSError:
             os.close(lock)
             raise
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
         self._lock = lock
+        # For the message above only: a full disk is no reason to stop here.
+        with suppress(OSError):
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
 
     def _prepare(self) -> None:
         """Mark a new file as a store, for its owner only; refuse one that is something else, and leave it as it is."""
@@ -145,4 +147,5 @@ def fault_of(name: str, error: BaseException | None) -> StoreError:
 
 
 def _why(error: OSError) -> str:
-    return f"cannot be opened for writing: {error.strerror} ({error.filename})"
+    where = f" ({error.filename})" if error.filename else ""
+    return f"cannot be opened for writing: {error.strerror or error}{where}"

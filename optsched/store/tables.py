@@ -26,8 +26,8 @@ head = Table(
 )
 """One row, which every change begins with: it takes the lock, shows whose epoch it is, and counts what is kept.
 
-`sequence` and `at` are the last entry's, `saved` the state's, `round` the last round's; `pruned` is the entry up to
-which what a saved state makes unnecessary is gone. `format` is that of the bodies.
+`sequence` and `at` are the last entry's, `saved` the state's (-1: none), `round` the last round's; up to entry
+`pruned` what a saved state makes unnecessary is gone. `format` is that of the bodies.
 """
 
 log = Table(
