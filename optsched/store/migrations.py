@@ -50,7 +50,8 @@ def version_1(connection: Connection) -> None:
         CREATE TABLE optsched_state (sequence {key} PRIMARY KEY, crc {int} NOT NULL, body {bytes} NOT NULL);
         CREATE TABLE optsched_round (
             number {key} PRIMARY KEY, at {real} NOT NULL, source TEXT NOT NULL, gap {real}, bill {bytes} NOT NULL,
-            size INTEGER NOT NULL, crc {int} NOT NULL, plan {bytes});
+            size INTEGER NOT NULL, crc {int} NOT NULL);
+        CREATE TABLE optsched_plan (number {key} PRIMARY KEY, body {bytes} NOT NULL);
         CREATE TABLE optsched_key (
             key {bytes} NOT NULL PRIMARY KEY, at {real} NOT NULL, answer {bytes} NOT NULL){clustered};
         CREATE INDEX optsched_key_at ON optsched_key (at)

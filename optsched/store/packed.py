@@ -23,8 +23,8 @@ from optsched.values.plan import Bill, Waiting
 LONG_BYTES = 512
 """A body longer than this is deflated."""
 
-ENTRY_BYTES, CONCERN_BYTES, ROUND_BYTES, KEY_BYTES = 56, 44, 160, 96
-"""What a row takes beside its body, indexes and room left in pages included; measured (docs/store.md)."""
+ENTRY_BYTES, CONCERN_BYTES, ROUND_BYTES = 56, 44, 100
+"""What a row takes beside its texts, indexes and room left in pages included; measured, and rather too much."""
 
 
 @dataclass(frozen=True, slots=True)

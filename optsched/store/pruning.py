@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sqlalchemy import Connection, Row, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, Select, Table, delete, func, select, update
 
 from optsched.store.retention import Retention
-from optsched.store.tables import concerns, head, keys, log, rounds, waiting
+from optsched.store.tables import concerns, head, keys, log, plans, rounds, waiting
 
 Part = Callable[[Connection], bool]
 
@@ -57,36 +57,20 @@ class Pruning:
     def old_rounds(self, writer: Connection) -> bool:
         """Drop rounds that are too old."""
         at = writer.execute(select(head.c.at)).scalar_one()
-        old = rounds.c.at < at - self._keep.rounds_s
-        return self._drop_rounds(writer, self._first_rounds(writer, old))
+        old = select(rounds.c.number).where(rounds.c.at < at - self._keep.rounds_s).order_by(rounds.c.number)
+        return self._drop_rounds(writer, writer.execute(old.limit(self._slice)).scalars().all())
 
     def plans(self, writer: Connection) -> bool:
         """Drop the oldest plans, where rounds take too much room."""
-        total = writer.execute(select(head.c.round_bytes)).scalar_one()
-        if total <= self._keep.round_bytes:
-            return False
-        rows = writer.execute(
-            select(rounds.c.number, rounds.c.at, func.length(rounds.c.plan))
-            .where(rounds.c.plan.is_not(None))
-            .order_by(rounds.c.number)
-            .limit(self._slice)
-        ).all()
-        gone, freed = _oldest([(at, size) for _, at, size in rows], float("-inf"), total - self._keep.round_bytes)
-        if gone:
-            writer.execute(
-                update(rounds).where(rounds.c.number <= rows[gone - 1][0], rounds.c.plan.is_not(None)).values(plan=None)
-            )
-            writer.execute(update(head).values(round_bytes=head.c.round_bytes - freed))
-        return gone == self._slice
+        size = func.length(plans.c.body)
+        gone = self._first_over(writer, select(plans.c.number, size).order_by(plans.c.number))
+        self._drop_plans(writer, gone)
+        return len(gone) == self._slice
 
     def rounds(self, writer: Connection) -> bool:
         """Drop the oldest rounds, where even without plans they take too much room."""
-        total = writer.execute(select(head.c.round_bytes)).scalar_one()
-        if total <= self._keep.round_bytes:
-            return False
-        rows = self._first_rounds(writer, rounds.c.number > 0)
-        gone, _ = _oldest([(at, size) for _, at, size in rows], float("-inf"), total - self._keep.round_bytes)
-        return self._drop_rounds(writer, rows[:gone])
+        gone = self._first_over(writer, select(rounds.c.number, rounds.c.size).order_by(rounds.c.number))
+        return self._drop_rounds(writer, gone)
 
     def keys(self, writer: Connection) -> bool:
         """Drop the oldest answers: those too old, and those too many."""
@@ -98,17 +82,31 @@ class Pruning:
             writer.execute(update(head).values(key_count=head.c.key_count - gone))
         return gone == self._slice
 
-    def _first_rounds(self, writer: Connection, where: object) -> Sequence[Row[tuple[int, float, int]]]:
-        size = rounds.c.size + func.coalesce(func.length(rounds.c.plan), 0)
-        wanted = select(rounds.c.number, rounds.c.at, size).where(where).order_by(rounds.c.number)  # type: ignore[arg-type]
-        return writer.execute(wanted.limit(self._slice)).all()
+    def _first_over(self, writer: Connection, wanted: Select[tuple[int, int]]) -> list[int]:
+        """Return the numbers of the first of some rows (number, size) that have to go for the rest to fit."""
+        over = writer.execute(select(head.c.round_bytes)).scalar_one() - self._keep.round_bytes
+        if over <= 0:
+            return []
+        rows = writer.execute(wanted.limit(self._slice)).all()
+        gone, _ = _oldest([(0.0, size) for _, size in rows], 0.0, over)
+        return [number for number, _ in rows[:gone]]
 
-    def _drop_rounds(self, writer: Connection, rows: Sequence[Row[tuple[int, float, int]]]) -> bool:
-        if rows:
-            writer.execute(delete(rounds).where(rounds.c.number.in_([row[0] for row in rows])))
-            freed = sum(row[2] for row in rows)
-            writer.execute(update(head).values(round_bytes=head.c.round_bytes - freed))
-        return len(rows) == self._slice
+    def _drop_rounds(self, writer: Connection, numbers: Sequence[int]) -> bool:
+        self._drop_plans(writer, numbers)
+        if numbers:
+            self._drop(writer, rounds, rounds.c.size, numbers)
+        return len(numbers) == self._slice
+
+    def _drop_plans(self, writer: Connection, numbers: Sequence[int]) -> None:
+        if numbers:
+            self._drop(writer, plans, func.length(plans.c.body), numbers)
+
+    @staticmethod
+    def _drop(writer: Connection, table: Table, size: ColumnElement[int], numbers: Sequence[int]) -> None:
+        here = table.c.number.in_(numbers)
+        freed = writer.execute(select(func.coalesce(func.sum(size), 0)).where(here)).scalar_one()
+        writer.execute(delete(table).where(here))
+        writer.execute(update(head).values(round_bytes=head.c.round_bytes - freed))
 
 
 def _oldest(rows: Sequence[tuple[float, int]], since: float, over: int) -> tuple[int, int]:

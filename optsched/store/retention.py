@@ -8,6 +8,8 @@ from optsched.errors import UsageError
 
 MIB = 2**20
 DAY_S = 86_400.0
+KEY_BYTES = 160
+"""What a key takes with a short answer, indexes included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,11 @@ class Retention:
     round_bytes: int = 512 * MIB
     keys_s: float = 7 * DAY_S
     keys: int = 1_000_000
+
+    @property
+    def room_bytes(self) -> int:
+        """What a store takes at most, whatever happens; to it come the saved state and what was appended since."""
+        return self.history_bytes + self.round_bytes + self.keys * KEY_BYTES
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -35,7 +35,7 @@ from optsched.store.packed import (
 from optsched.store.pruning import Pruning
 from optsched.store.retention import Retention
 from optsched.store.rules import check_next, check_round, check_state
-from optsched.store.tables import concerns, head, keys, log, rounds, state, waiting
+from optsched.store.tables import concerns, head, keys, log, plans, rounds, state, waiting
 from optsched.values.ids import JobId
 from optsched.values.plan import Source
 
@@ -70,6 +70,11 @@ _HISTORY = (
     .join(concerns, concerns.c.sequence == log.c.sequence)
     .where(concerns.c.job == bindparam("wanted"), concerns.c.sequence > bindparam("after"))
     .order_by(concerns.c.sequence)
+)
+_ROUND = (
+    select(rounds, plans.c.body.label("plan"))
+    .outerjoin(plans, plans.c.number == rounds.c.number)
+    .where(rounds.c.number == bindparam("wanted"))
 )
 _AFTER_STATE = (
     select(log.c.sequence, log.c.at, log.c.crc, log.c.body, waiting.c.crc.label("waiting_crc"), waiting.c.body)
@@ -196,18 +201,18 @@ class SqlStore:
             "bill": bill,
             "size": round_size(record, None),
             "crc": round_checksum(record),
-            "plan": plan,
         }
         with self._change() as (writer, now):
             check_round(record, now.round)
             writer.execute(insert(rounds), row)
+            if plan is not None:
+                writer.execute(insert(plans), {"number": record.number, "body": plan})
             size = round_size(record, plan)
             writer.execute(update(head).values(round=record.number, round_bytes=head.c.round_bytes + size))
 
     def rounds(self, before: int | None, limit: int) -> list[RoundRecord]:
         """Return rounds without their plans, the newest first."""
-        columns = [each for each in rounds.c if each is not rounds.c.plan]
-        wanted = select(*columns).order_by(rounds.c.number.desc()).limit(limit)
+        wanted = select(rounds).order_by(rounds.c.number.desc()).limit(limit)
         if before is not None:
             wanted = wanted.where(rounds.c.number < before)
         with self._look() as reader:
@@ -216,7 +221,7 @@ class SqlStore:
     def round(self, number: int) -> RoundRecord | None:
         """Return a round with its plan."""
         with self._look() as reader:
-            row = reader.execute(select(rounds).where(rounds.c.number == number)).one_or_none()
+            row = reader.execute(_ROUND, {"wanted": number}).one_or_none()
         if row is None:
             return None
         return _round(row, None if row.plan is None else unpack_blob(row.plan, f"the plan of round {number}"))

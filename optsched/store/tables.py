@@ -78,9 +78,16 @@ rounds = Table(
     Column("bill", LargeBinary, nullable=False),
     Column("size", Integer, nullable=False),
     Column("crc", BigInteger, nullable=False),
-    Column("plan", LargeBinary),
 )
-"""Rounds; `size` counts the row without its plan."""
+"""Rounds; `size` is what the row takes, about, without its plan."""
+
+plans = Table(
+    "optsched_plan",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("body", LargeBinary, nullable=False),
+)
+"""The plans of rounds, apart from them: where they are dropped, whole pages come free."""
 
 keys = Table(
     "optsched_key",

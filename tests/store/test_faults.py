@@ -102,7 +102,7 @@ def test_what_is_needed_and_damaged_is_named(file: Path, sql: str, said: str):
 
 def test_a_plan_that_is_damaged_is_told_when_it_is_read(file: Path):
     """All else goes on."""
-    run(file, "UPDATE optsched_round SET plan = zeroblob(9) WHERE number = 1")
+    run(file, "UPDATE optsched_plan SET body = zeroblob(9) WHERE number = 1")
     run(file, "UPDATE optsched_round SET gap = 0.5 WHERE number = 2")
     store = open_store(f"sqlite:///{file}")
     store.open()
