@@ -21,7 +21,11 @@ class Pruning:
 
     def parts(self) -> Sequence[Part]:
         """Return the parts, in the order in which they are to be done; each until it says that nothing is left."""
-        return (self.passing, self.history, self.old_rounds, self.plans, self.rounds, self.keys)
+        return (self.passing, self.history, self.old_rounds, *self.round_parts(), self.keys)
+
+    def round_parts(self) -> Sequence[Part]:
+        """Return the parts that keep rounds within their room: they may fill it between two saved states."""
+        return (self.plans, self.rounds)
 
     def passing(self, writer: Connection) -> bool:
         """Drop what was kept for replay only, once a saved state makes that unnecessary."""

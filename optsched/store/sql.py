@@ -32,7 +32,7 @@ from optsched.store.packed import (
     unpack_blob,
     unpack_entry,
 )
-from optsched.store.pruning import Pruning
+from optsched.store.pruning import Part, Pruning
 from optsched.store.retention import Retention
 from optsched.store.rules import check_next, check_round, check_state
 from optsched.store.tables import concerns, head, keys, log, plans, rounds, state, waiting
@@ -59,7 +59,7 @@ class Database(Protocol):
 
 
 _TAKE = (
-    select(head.c.sequence, head.c.at, head.c.saved, head.c.round)
+    select(head.c.sequence, head.c.at, head.c.saved, head.c.round, head.c.round_bytes)
     .where(head.c.epoch == bindparam("mine"))
     .with_for_update()
 )
@@ -97,7 +97,8 @@ class SqlStore:
         self.name = database.name
         self._database = database
         self._steps = steps
-        self._prune = Pruning(retention or Retention(), slice_rows)
+        self._retention = retention or Retention()
+        self._prune = Pruning(self._retention, slice_rows)
         self._lock = threading.Lock()
         self._engine: Engine | None = None
         self._writer: Connection | None = None
@@ -183,14 +184,17 @@ class SqlStore:
             writer.execute(delete(state))
             writer.execute(insert(state), {"sequence": sequence, "crc": checksum(sequence, 0.0, body), "body": body})
             writer.execute(update(head).values(saved=sequence))
-        for part in self._prune.parts():
+        self._let_go(self._prune.parts())
+
+    def _let_go(self, parts: Sequence[Part]) -> None:
+        for part in parts:
             more = True
             while more:
                 with self._change() as (writer, _):
                     more = part(writer)
 
     def add_round(self, record: RoundRecord) -> None:
-        """Store a round in a transaction of its own."""
+        """Store a round in a transaction of its own; the oldest go where there is no room for them any more."""
         plan = None if record.plan is None else pack_blob(record.plan)
         bill = pack_bill(record.bill)
         row = {
@@ -207,8 +211,10 @@ class SqlStore:
             writer.execute(insert(rounds), row)
             if plan is not None:
                 writer.execute(insert(plans), {"number": record.number, "body": plan})
-            size = round_size(record, plan)
-            writer.execute(update(head).values(round=record.number, round_bytes=head.c.round_bytes + size))
+            size = now.round_bytes + round_size(record, plan)
+            writer.execute(update(head).values(round=record.number, round_bytes=size))
+        if size > self._retention.round_bytes:
+            self._let_go(self._prune.round_parts())
 
     def rounds(self, before: int | None, limit: int) -> list[RoundRecord]:
         """Return rounds without their plans, the newest first."""
@@ -248,7 +254,7 @@ class SqlStore:
         return int(epoch) + 1
 
     @contextmanager
-    def _change(self) -> Iterator[tuple[Connection, Row[tuple[int, float, int, int]]]]:
+    def _change(self) -> Iterator[tuple[Connection, Row[tuple[int, float, int, int, int]]]]:
         """Begin a transaction as the leader; yield the connection and the head."""
         with self._lock, self._faults():
             writer = self._writer

@@ -70,7 +70,6 @@ def rows(store: SqlStore) -> dict[str, int]:
 
 def counted(store: SqlStore) -> dict[str, int]:
     """What the head counts, against what is there."""
-    from optsched.store.tables import head
 
     with store._look() as reader:
         found = reader.execute(select(head)).one()
@@ -92,8 +91,8 @@ def test_ninety_days_are_as_many_rows_as_are_kept_by_age(disk: SqlPlace):
     _, sequence = live(store, None, 0)
     assert sequence == DAYS * (24 + JOBS * 11)
     found = rows(store)
-    # The last entry is at 23:00 of day 89: of day 59 only that hour is left, in which no job came. Keys are as old as the
-    # last entry that came with them, so those of day 82, at 23:00, are just seven days old.
+    # The last entry is at 23:00 of day 89: of day 59 only that hour is left, in which no job came. Keys are as old as
+    # the last entry that came with them, so those of day 82, at 23:00, are just seven days old.
     assert found == {
         "optsched_log": 30 * JOBS * 11,
         "optsched_concerns": 30 * JOBS * 11,
@@ -148,8 +147,8 @@ def test_old_things_go_however_small_the_steps(slice_rows: int, tmp_path: Path):
         store.add_round(record(number, at=float(number)))
     store.save_state(40, b"state")
     found = rows(store)
-    # The last entry is at 40 s: jobs at 35, 37, 39 s are left; keys, as old as the last entry of their batch, at 30, 32, …,
-    # 40 s; rounds at 21, 23, …, 39 s.
+    # The last entry is at 40 s: jobs at 35, 37, 39 s are left; keys, as old as the last entry of their batch, at 30,
+    # 32, …, 40 s; rounds at 21, 23, …, 39 s.
     assert (found["optsched_log"], found["optsched_key"], found["optsched_round"]) == (3, 6, 10)
     assert counted(store) == {"log_bytes": 0, "round_bytes": 0, "key_count": 0}
     store.close()
