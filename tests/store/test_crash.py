@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
@@ -148,3 +149,24 @@ def test_a_crash_while_old_things_are_dropped_leaves_a_whole_store(disk: SqlPlac
     store.save_state(51, b"later")
     assert all(not all_history(store, f"j{n}") for n in range(1, 51))
     assert all_history(store, "j51") == [51]
+
+
+def test_a_copy_that_sqlite_makes_of_an_open_store_is_a_backup(tmp_path: Path):
+    """As `sqlite3 FILE .backup` does: all that was acknowledged before it, and it opens without the file's log."""
+    store = open_store(f"sqlite:///{tmp_path}/store.db")
+    store.open()
+    store.append(submits(1, 20), {"key": b"answer"})
+    store.save_state(5, b"state")
+    reader = sqlite3.connect(tmp_path / "store.db")
+    copy = sqlite3.connect(tmp_path / "copy.db")
+    reader.backup(copy)
+    reader.close()
+    copy.close()
+    store.append(submits(21, 30))
+    store.close()
+    backup = open_store(f"sqlite:///{tmp_path}/copy.db")
+    found = backup.open()
+    assert (found.sequence, found.state) == (5, b"state")
+    assert found.entries == tuple(submits(6, 20))
+    assert backup.known_key("key") == b"answer"
+    backup.close()
