@@ -4,6 +4,14 @@ OptschedError
 ├── InputError          the user's file is wrong: one Fault per mistake, exit code 2
 ├── UsageError          a command was asked for something that does not exist, exit code 2
 ├── Conflict            a request that the state of things does not allow; nothing was changed
+├── Refusal             a request that is right in itself and is not served; nothing was changed
+│   ├── NotKnown        it names what does not exist
+│   ├── Taken           it names what exists with another content
+│   ├── Outdated        it was made for a version that is no longer in force
+│   ├── Busy            there is more to do than is taken in; to be tried again after a while
+│   ├── NotLeading      this scheduler does not lead, or shuts down
+│   ├── TooSlow         its time ran out
+│   └── NotServed       this version does not serve it
 ├── StoreError          what is kept cannot be read or written: one line, exit code 1; nothing half done
 │   ├── StoreInUse      another process writes to it
 │   ├── StoreDeposed    another process has taken over since: what this one says is void
@@ -56,6 +64,42 @@ class UsageError(OptschedError):
 
 class Conflict(OptschedError):
     """A request that the state of things does not allow, such as preempting a job that does not run."""
+
+
+class Refusal(OptschedError):
+    """A request that is right in itself, and that is not served; nothing was changed."""
+
+
+class NotKnown(Refusal):
+    """A request names a job, node, team or the like that does not exist."""
+
+
+class Taken(Refusal):
+    """A request would create what exists already with another content."""
+
+
+class Outdated(Refusal):
+    """A request states a version that is no longer the one in force, or asks for what is kept no longer."""
+
+
+class Busy(Refusal):
+    """There is more to do than is taken in; `retry_after_s` is when to try again, in seconds."""
+
+    def __init__(self, text: str, retry_after_s: float = 1.0) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(text)
+
+
+class NotLeading(Refusal):
+    """This scheduler does not lead, or is shutting down."""
+
+
+class TooSlow(Refusal):
+    """The time that a request had ran out; whether it was done is not known to who asked."""
+
+
+class NotServed(Refusal):
+    """This version does not serve the request."""
 
 
 class StoreError(OptschedError):

@@ -98,6 +98,20 @@ class DropReservation:
     reservation: ReservationId
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Somebody asked for what the next entries of the log do; it changes nothing by itself.
+
+    `what` is the request as a word, `detail` as JSON. `job` is the one that the request is about; an empty id stands
+    for the cluster and its rules.
+    """
+
+    by: str
+    what: str
+    detail: str = ""
+    job: JobId = JobId("")
+
+
 # What agents report
 
 
@@ -287,6 +301,7 @@ Event = (
     | SetProfile
     | SetReservation
     | DropReservation
+    | Asked
     | Report
     | Finished
     | Checkpointed

@@ -96,6 +96,7 @@ def _handlers() -> dict[type, Callable[[Draft, object], None]]:
     on(events.SetProfile, requests.set_profile)
     on(events.SetReservation, requests.set_reservation)
     on(events.DropReservation, requests.drop_reservation)
+    on(events.Asked, lambda draft, event: None)
     on(events.Report, reports.report)
     on(events.Finished, reports.finished)
     on(events.Checkpointed, reports.checkpointed)

@@ -39,7 +39,7 @@ def test_versions_are_what_copies_of_dicts_are():
 
 def test_one_key_in_two_branches_is_found_in_both():
     """Put at different places, with different values."""
-    base = Records.of({key: 0 for key in range(CHUNK - 1)})
+    base = Records.of(dict.fromkeys(range(CHUNK - 1), 0))
     left = base.put(-1, 1)
     right = base.put(-2, 0).put(-1, 2)
     assert (base.get(-1), left[-1], right[-1]) == (None, 1, 2)
@@ -52,7 +52,7 @@ def test_equal_to_mappings_with_the_same_entries():
     """Dicts among them, on either side; what is no mapping is not equal."""
     records = Records.of({1: 2, 3: 4})
     assert records == {3: 4, 1: 2}
-    assert {1: 2, 3: 4} == records
+    assert records == {1: 2, 3: 4}
     assert records == Records.of({1: 2}).put(3, 4)
     assert records != {1: 2}
     assert records != [(1, 2), (3, 4)]
