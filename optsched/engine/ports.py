@@ -79,7 +79,10 @@ class Store(Protocol):
         ...
 
     def add_round(self, record: RoundRecord) -> None:
-        """Store a round, its plan included; durable. Raises as `append` does; InternalError for no later number."""
+        """Store a round, its plan included; durable. The oldest go as the retention says, plans first.
+
+        Raises as `append` does; InternalError for no later number.
+        """
         ...
 
     def rounds(self, before: int | None, limit: int) -> list[RoundRecord]:
