@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from optsched.errors import Fault, InputError, InternalError, OptschedError, TooSlow
 from optsched.files.jsontext import JsonProblem, parse_json
+from optsched.server.access import Gate, bearer_of
 from optsched.server.application import Application
 from optsched.server.caller import Caller
 from optsched.server.checks import Plain
@@ -40,9 +41,9 @@ class RestLimits:
     request_s: float = 30.0
 
 
-def rest_api(app: Application, metrics: Metrics, limits: RestLimits | None = None) -> ASGIApp:
+def rest_api(app: Application, metrics: Metrics, gate: Gate, limits: RestLimits | None = None) -> ASGIApp:
     """Return the ASGI application."""
-    served = _Served(app, limits or RestLimits())
+    served = _Served(app, gate, limits or RestLimits())
     routes = [HttpRoute(_pattern(route), served.endpoint(route), methods=[route.verb]) for route in ROUTES]
     described = document(ROUTES)
 
@@ -54,6 +55,10 @@ def rest_api(app: Application, metrics: Metrics, limits: RestLimits | None = Non
         return JSONResponse({"status": "ok" if leads else "stopped"}, 200 if leads else 503)
 
     async def scraped(request: Request) -> Response:
+        try:
+            _caller(request, "metrics", gate)
+        except OptschedError as error:
+            return _refusal(answer_of(error))
         text, kind = metrics.text()
         return Response(text, media_type=kind)
 
@@ -88,7 +93,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 class _Served:
-    def __init__(self, app: Application, limits: RestLimits) -> None:
+    def __init__(self, app: Application, gate: Gate, limits: RestLimits) -> None:
+        self._gate = gate
         self._answers = app.answers()
         self._streams = app.streams()
         self._limits = limits
@@ -98,8 +104,8 @@ class _Served:
 
         async def serve(request: Request) -> Response:
             try:
-                data = await self._data(request, route)
-                caller = _caller(request)
+                caller = _caller(request, route.call, self._gate)
+                data = await asyncio.wait_for(self._data(request, route), self._limits.request_s)
                 if route.streams:
                     return await self._stream(route, data, caller)
                 answer = await asyncio.wait_for(self._answers[route.call](data, caller), self._limits.request_s)
@@ -215,8 +221,10 @@ def _value(text: str, kind: str) -> object:
     return float(text) if kind == NUMBER else text
 
 
-def _caller(request: Request) -> Caller:
-    return Caller(name="" if request.client is None else f"{request.client.host}:{request.client.port}")
+def _caller(request: Request, call: str, gate: Gate) -> Caller:
+    """Return who calls, by its token. Raises what the gate raises."""
+    peer = "" if request.client is None else f"{request.client.host}:{request.client.port}"
+    return gate.enter(call, bearer_of(request.headers.get("authorization")), None, peer)
 
 
 def _success(route: Route, answer: Plain) -> Response:
@@ -240,8 +248,13 @@ def _failure(route: Route, error: Exception) -> Response:
         raise error
     if not isinstance(error, OptschedError) or isinstance(error, InternalError):
         log.error("a call failed: a bug", exc_info=error, extra={"method": route.call})
-    answer = _as_given(answer_of(error), route)
+    return _refusal(_as_given(answer_of(error), route))
+
+
+def _refusal(answer: Answer) -> Response:
     headers = {}
+    if answer.http == 401:
+        headers["www-authenticate"] = "Bearer"
     if answer.retry_after_s is not None:
         headers["retry-after"] = str(max(1, round(answer.retry_after_s)))
     elif answer.http == 503:
