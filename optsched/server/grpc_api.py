@@ -89,11 +89,13 @@ class GrpcApi:
         if name == "Agent.Connect":
             return grpc.stream_stream_rpc_method_handler(self._connect, request_deserializer=taken.FromString, **how)
         if method.client_streaming:
-            return grpc.stream_stream_rpc_method_handler(_unserved_stream, **how)
+            return grpc.stream_stream_rpc_method_handler(_unserved(name, self._gate), **how)
         # What comes in is read where a fault in it can be told.
         if method.server_streaming:
             stream = self._streams.get(name)
-            serve = _unserved_stream if stream is None else _streaming(name, stream, taken, given, self._gate)
+            serve = (
+                _unserved(name, self._gate) if stream is None else _streaming(name, stream, taken, given, self._gate)
+            )
             return grpc.unary_stream_rpc_method_handler(serve, **how)
         answer = self._answers.get(name)
         return grpc.unary_unary_rpc_method_handler(_answering(name, answer, taken, given, self._gate), **how)
@@ -161,9 +163,18 @@ def _read(kind: type[Message], data: bytes) -> Plain:
         raise InputError([fault]) from None
 
 
-async def _unserved_stream(message: object, context: Context) -> AsyncIterator[Message]:
-    await _abort(context, "stream", NotServed("not served by this version"))
-    yield  # type: ignore[misc]
+def _unserved(name: str, gate: Gate) -> Any:
+    async def serve(message: object, context: Context) -> AsyncIterator[Message]:
+        try:
+            caller_of(context, name, gate)
+            raise NotServed(f"{name} is not served by this version")
+        except OptschedError as error:
+            await _abort(context, name, error)
+        nothing: tuple[Message, ...] = ()
+        for each in nothing:
+            yield each
+
+    return serve
 
 
 def caller_of(context: Context, name: str, gate: Gate) -> Caller:
