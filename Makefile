@@ -9,7 +9,7 @@ BUDGET   ?= 10
 
 SEEDS    ?= 200
 
-.PHONY: help run test soak lint bench lock clean
+.PHONY: help run test soak lint bench proto lock clean
 
 help:
 	@echo "make run    plan one round of a busy real cluster (SNAPSHOT=... for your own)"
@@ -17,6 +17,7 @@ help:
 	@echo "make soak   drive the engine through SEEDS=200 random worlds: an hour or two"
 	@echo "make lint   style, types, layers"
 	@echo "make bench  time the benchmark rounds"
+	@echo "make proto  generate code from the contract in service/proto"
 	@echo "make lock   resolve the dependencies anew into requirements.lock"
 
 # A second call finds the stamp newer than what it was made from, and does nothing.
@@ -44,6 +45,9 @@ lint: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m pytest benchmarks -p no:xdist --benchmark-only
+
+proto: $(READY)
+	$(BIN)/python service/generate.py
 
 lock:
 	$(PYTHON) -m venv $(VENV)-lock

@@ -4,6 +4,23 @@ OptschedError
 ├── InputError          the user's file is wrong: one Fault per mistake, exit code 2
 ├── UsageError          a command was asked for something that does not exist, exit code 2
 ├── Conflict            a request that the state of things does not allow; nothing was changed
+├── Refusal             a request that is right in itself and is not served; nothing was changed
+│   ├── NotKnown        it names what does not exist
+│   ├── Taken           it names what exists with another content
+│   ├── Outdated        it was made for a version that is no longer in force
+│   ├── NotNamed        it does not say, or not credibly, who asks
+│   ├── NotAllowed      who asks may not ask that
+│   ├── Busy            there is more to do than is taken in; to be tried again after a while
+│   ├── NotLeading      this scheduler does not lead, or shuts down
+│   ├── TooSlow         its time ran out
+│   └── NotServed       this version does not serve it
+├── StoreError          what is kept cannot be read or written: one line, exit code 1; nothing half done
+│   ├── StoreInUse      another process writes to it
+│   ├── StoreDeposed    another process has taken over since: what this one says is void
+│   ├── StoreTooNew     a later version of optsched wrote it
+│   ├── StoreDamaged    it is no store, or not what was written
+│   ├── StoreFull       no room is left; nothing was stored
+│   └── StoreLost       whether the last write is stored is not known before it is opened again
 └── InternalError       optsched broke its own contract: a bug, exit code 1
     ├── CheckFailed     a plan that the checker refuses
     ├── IllegalTransition  a change of state that the tables do not have
@@ -49,6 +66,78 @@ class UsageError(OptschedError):
 
 class Conflict(OptschedError):
     """A request that the state of things does not allow, such as preempting a job that does not run."""
+
+
+class Refusal(OptschedError):
+    """A request that is right in itself, and that is not served; nothing was changed."""
+
+
+class NotKnown(Refusal):
+    """A request names a job, node, team or the like that does not exist."""
+
+
+class Taken(Refusal):
+    """A request would create what exists already with another content."""
+
+
+class Outdated(Refusal):
+    """A request states a version that is no longer the one in force, or asks for what is kept no longer."""
+
+
+class NotNamed(Refusal):
+    """Who asks has to say who it is, with a token or a certificate that is known."""
+
+
+class NotAllowed(Refusal):
+    """Who asks may not ask for that."""
+
+
+class Busy(Refusal):
+    """There is more to do than is taken in; `retry_after_s` is when to try again, in seconds."""
+
+    def __init__(self, text: str, retry_after_s: float = 1.0) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(text)
+
+
+class NotLeading(Refusal):
+    """This scheduler does not lead, or is shutting down."""
+
+
+class TooSlow(Refusal):
+    """The time that a request had ran out; whether it was done is not known to who asked."""
+
+
+class NotServed(Refusal):
+    """This version does not serve the request."""
+
+
+class StoreError(OptschedError):
+    """What is kept cannot be read or written; unless a subclass says otherwise, nothing was changed."""
+
+
+class StoreInUse(StoreError):
+    """Another process writes to the store, and only one may."""
+
+
+class StoreDeposed(StoreError):
+    """Another process has opened the store since; nothing that this one says is stored any more."""
+
+
+class StoreTooNew(StoreError):
+    """A later version of optsched wrote the store, in a way that this one does not know."""
+
+
+class StoreDamaged(StoreError):
+    """The store is not what was written, or no store at all."""
+
+
+class StoreFull(StoreError):
+    """No room is left. Nothing was stored; the same may be tried again once there is room."""
+
+
+class StoreLost(StoreError):
+    """The connection or the disk failed while something was being stored: opening again tells whether it was."""
 
 
 class InternalError(OptschedError):

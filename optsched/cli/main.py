@@ -12,11 +12,11 @@ import traceback
 from collections.abc import Sequence
 
 import optsched
-from optsched.cli import checkpoint_interval, explain, plan, profile, replay, topology
+from optsched.cli import checkpoint_interval, explain, plan, profile, replay, serve, topology
 from optsched.cli.options import Parser
 from optsched.cli.terminal import tell
 from optsched.cli.words import clean
-from optsched.errors import InputError, UsageError
+from optsched.errors import InputError, StoreError, UsageError
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED, NO_READER = 0, 1, 2, 130, 141
 
@@ -58,7 +58,7 @@ def parser() -> Parser:
     built = Parser(prog="optsched", description=DESCRIPTION, epilog=EPILOG)
     built.add_argument("--version", action="version", version=f"optsched {optsched.__version__}")
     commands = built.add_subparsers(metavar="COMMAND", dest="command", required=True, parser_class=Parser)
-    for group in (plan, explain, replay, topology, profile, checkpoint_interval):
+    for group in (plan, explain, replay, topology, profile, checkpoint_interval, serve):
         group.add(commands)
     return built
 
@@ -93,7 +93,7 @@ def _fail(error: Exception) -> int:
     if os.environ.get("OPTSCHED_DEBUG") == "1":
         traceback.print_exception(error)
     what = clean(str(error)) or "no details"
-    if isinstance(error, OSError):
+    if isinstance(error, OSError | StoreError):
         tell(f"optsched: failed: {what}")
     elif isinstance(error, MemoryError):
         tell("optsched: failed: out of memory")

@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     for text in plan.warnings:
         warn(text)
     if args.format == "json":
-        from optsched.cli.render_plan_json import plan_to_json
+        from optsched.files.plan_json import plan_to_json
 
         text = plan_to_json(plan, args.tasks)
     else:

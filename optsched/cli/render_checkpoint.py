@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from optsched.cli.checkpoint_asked import Asked
-from optsched.cli.render_plan_json import Plain, whole, write
 from optsched.cli.tables import Column, Row, table, wrapped
 from optsched.cli.terminal import Style
 from optsched.cli.words import clean, count, duration, listed, number, percent
+from optsched.files.plan_json import Plain, whole, write
 from optsched.policy.checkpoint import SMALL_COST, Formula, daly_s, exact_s, young_s
 from optsched.policy.checkpoint_tiers import FAILURE_KINDS, TierPlan, plan_tiers, waste_of
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from optsched.cli.facts import Facts
 from optsched.cli.render_jobs import reason_words, size, start_notes, waiting_notes
-from optsched.cli.render_plan_json import Plain, move_to_dict, preemption_to_dict, start_to_dict, waiting_to_dict, write
 from optsched.cli.tables import Column, Row, table, wrapped
 from optsched.cli.terminal import Style
 from optsched.cli.words import clean, count, duration, gpu_hours, joined, listed
+from optsched.files.plan_json import Plain, move_to_dict, preemption_to_dict, start_to_dict, waiting_to_dict, write
 from optsched.values.job import Job, JobState
 from optsched.values.plan import Move, Preemption, Start, Waiting
 from optsched.values.snapshot import Snapshot

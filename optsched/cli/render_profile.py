@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from optsched.cli.render_plan_json import Plain, write
 from optsched.cli.tables import Column, Row, table, wrapped
 from optsched.cli.terminal import Style
 from optsched.cli.words import clean, duration, joined, number
 from optsched.files.dump import profile_to_dict
+from optsched.files.plan_json import Plain, write
 from optsched.values.profile import Profile
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from optsched.cli.render_plan_json import placement_to_dict, whole
 from optsched.engine.commands import Command
 from optsched.engine.draft import room_on
 from optsched.engine.state import JobRecord
 from optsched.engine.tables import HOLDS_RUN
+from optsched.files.plan_json import placement_to_dict, whole
 from optsched.sim.replay import Moment
 from optsched.values.ids import JobId
 

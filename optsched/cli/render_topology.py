@@ -7,11 +7,11 @@ import enum
 from collections.abc import Mapping
 
 from optsched.cli.places import level_word
-from optsched.cli.render_plan_json import Plain, whole, write
 from optsched.cli.tables import Column, Row, table, wrapped
 from optsched.cli.terminal import Style
 from optsched.cli.topology_tree import branches
 from optsched.cli.words import clean, count, joined, number
+from optsched.files.plan_json import Plain, whole, write
 from optsched.topology.tree import Tree
 from optsched.topology.validate import Description, NvlinkPosition, NvlinkSummary, Spread
 from optsched.values.cluster import Cluster, NodeState

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Mapping
 from types import ModuleType
 
 from optsched.engine import commands, events, log, settings, state
@@ -40,41 +41,61 @@ def _types() -> tuple[dict[str, type], dict[type, str]]:
 _BY_NAME, _NAME_OF = _types()
 
 
+_text = json.JSONEncoder(separators=(",", ":")).encode
+_PLAIN = frozenset({type(None), bool, int, float, str})
+
+
+class _Fields:
+    """How a dataclass is written: its name, and its fields with what each is when nobody gave it."""
+
+    def __init__(self, kind: type) -> None:
+        self.name = _NAME_OF[kind]
+        self.defaults: list[tuple[str, bool, object]] = []
+        for field in dataclasses.fields(kind):
+            if field.default is not dataclasses.MISSING:
+                self.defaults.append((field.name, True, field.default))
+            elif field.default_factory is not dataclasses.MISSING:
+                self.defaults.append((field.name, False, field.default_factory()))
+            else:
+                self.defaults.append((field.name, True, dataclasses.MISSING))
+
+    def write(self, value: object) -> dict[str, object]:
+        """Return a value of the class as plain data, without what is at its default; 1 is not 1.0 there."""
+        plain: dict[str, object] = {"$": self.name}
+        for name, exact, default in self.defaults:
+            given = getattr(value, name)
+            if given is default or (given == default and not (exact and type(given) is not type(default))):
+                continue
+            plain[name] = given if type(given) in _PLAIN else to_plain(given)
+        return plain
+
+
+_FIELDS: dict[type, _Fields] = {kind: _Fields(kind) for kind in _NAME_OF if dataclasses.is_dataclass(kind)}
+
+
 def to_plain(value: object) -> object:
     """Return a value as plain data. Raises InternalError for what nobody stores."""
-    if value is None or isinstance(value, bool | int | float | str):
+    kind = type(value)
+    if kind in _PLAIN:
         return value
+    fields = _FIELDS.get(kind)
+    if fields is not None:
+        return fields.write(value)
     if isinstance(value, enum.Enum):
-        return {"$enum": _NAME_OF[type(value)], "value": value.value}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {"$": _NAME_OF[type(value)]} | {
-            field.name: to_plain(given)
-            for field in dataclasses.fields(value)
-            if not _is_default(field, given := getattr(value, field.name))
-        }
+        return {"$enum": _NAME_OF[kind], "value": value.value}
     if isinstance(value, Mapping):
         return {"$map": [[to_plain(key), to_plain(entry)] for key, entry in value.items()]}
     if isinstance(value, frozenset | set):
-        return {"$set": _sorted(value)}
+        return {"$set": [to_plain(each) for each in sorted(value, key=repr)]}
     if isinstance(value, tuple | list):
         return [to_plain(entry) for entry in value]
-    raise InternalError(f"{type(value).__name__} cannot be stored")
-
-
-def _sorted(values: Iterable[object]) -> list[object]:
-    return [to_plain(each) for each in sorted(values, key=repr)]
-
-
-def _is_default(field: dataclasses.Field[object], given: object) -> bool:
-    if field.default is not dataclasses.MISSING:
-        return type(given) is type(field.default) and given == field.default
-    return field.default_factory is not dataclasses.MISSING and given == field.default_factory()
+    raise InternalError(f"{kind.__name__} cannot be stored")
 
 
 def from_plain(data: object) -> object:
     """Return the value that plain data stands for. Raises InternalError for a name that nobody knows."""
     if isinstance(data, list):
-        return tuple(from_plain(entry) for entry in data)
+        return tuple([from_plain(entry) for entry in data])
     if not isinstance(data, dict):
         return data
     if "$map" in data:
@@ -87,12 +108,34 @@ def from_plain(data: object) -> object:
         raise InternalError(f"stored data names {name}, which is unknown")
     if "$enum" in data:
         return kind(data["value"])
-    return kind(**{key: from_plain(entry) for key, entry in data.items() if key != "$"})
+    given = {}
+    for key, entry in data.items():
+        if key != "$":
+            given[key] = entry if type(entry) in _PLAIN else from_plain(entry)
+    return kind(**given)
+
+
+def encode(value: object) -> bytes:
+    """Return a value as the bytes that are stored: JSON in ASCII. Raises InternalError for what nobody stores."""
+    return _text(to_plain(value)).encode("ascii")
+
+
+def decode(data: bytes) -> object:
+    """Return the value that stored bytes stand for. Raises InternalError for what is none."""
+    try:
+        return from_plain(json.loads(data))
+    except (ValueError, TypeError, KeyError) as error:
+        raise InternalError(f"stored data cannot be read: {error}") from error
 
 
 def save(given: state.State) -> dict[str, object]:
     """Return a state as plain data, with the number of the format."""
     return {"format": FORMAT, "state": to_plain(given)}
+
+
+def save_bytes(given: state.State) -> bytes:
+    """Return a state as the bytes that a store keeps."""
+    return _text(save(given)).encode("ascii")
 
 
 def restore(data: Mapping[str, object]) -> state.State:
@@ -103,3 +146,14 @@ def restore(data: Mapping[str, object]) -> state.State:
     if not isinstance(found, state.State):
         raise InternalError("stored data is no state")
     return found
+
+
+def restore_bytes(data: bytes) -> state.State:
+    """Return the state that bytes stand for. Raises InternalError for what is none, or of a later format."""
+    try:
+        plain = json.loads(data)
+    except ValueError as error:
+        raise InternalError(f"stored data cannot be read: {error}") from error
+    if not isinstance(plain, dict):
+        raise InternalError("stored data is no state")
+    return restore(plain)

@@ -9,7 +9,7 @@ from itertools import groupby
 from optsched.engine import events
 from optsched.engine.commands import Command, Kind, Note
 from optsched.engine.decide import Planner, decide
-from optsched.engine.log import Entry
+from optsched.engine.log import LogEntry
 from optsched.engine.settings import Settings
 from optsched.engine.state import JobRecord, State, initial
 from optsched.engine.step import step
@@ -48,7 +48,7 @@ class Replay:
     def __init__(self, scenario: Scenario, planner: Planner, settings: Settings | None = None) -> None:
         self.scenario = scenario
         self.state = initial(scenario.start, settings)
-        self.log: list[Entry] = []
+        self.log: list[LogEntry] = []
         self._planner = planner
         self._agents = PromptAgents(scenario.events)
         self._notes: list[Note] = []
@@ -105,7 +105,7 @@ class Replay:
         todo = [event]
         for each in todo:
             found = step(self.state, each, now)
-            self.log.append(Entry(now, each))
+            self.log.append(LogEntry(len(self.log) + 1, now, each))
             self.state = found.state
             self._notes += found.notes
             for command in found.commands:

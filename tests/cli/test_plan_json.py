@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from optsched.cli.render_plan_json import plan_to_json
+from optsched.files.plan_json import plan_to_json
 from tests.cli.builders import info, plan
 
 BILL = ("run_value", "placement_loss", "preemption_cost", "migration_cost", "resize_cost", "hold_cost", "domain_cost")

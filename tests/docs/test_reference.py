@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from optsched.cli.render_plan_json import plan_to_dict
 from optsched.files import schema, shipped_names
+from optsched.files.plan_json import plan_to_dict
 from optsched.files.schema_events import EVENTS
 from optsched.files.snapshots import _FileIn
 from optsched.values.plan import (

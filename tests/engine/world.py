@@ -18,7 +18,7 @@ from optsched.engine import events as ev
 from optsched.engine.commands import Command, Verb
 from optsched.engine.decide import decide
 from optsched.engine.draft import Step
-from optsched.engine.log import Entry
+from optsched.engine.log import LogEntry
 from optsched.engine.settings import Settings
 from optsched.engine.state import State, initial
 from optsched.engine.step import step
@@ -71,7 +71,7 @@ class World:
             Settings(),
         )
         self.state: State = self.start
-        self.log: list[Entry] = []
+        self.log: list[LogEntry] = []
         self.answers: list[tuple[float, int, object]] = []
         self.count = itertools.count()
         self.holds: dict[NodeId, dict[tuple[JobId, int], int]] = {NodeId(name): {} for name in self.names}
@@ -154,7 +154,7 @@ class World:
         except Conflict:
             assert self.state is before
             return None
-        self.log.append(Entry(now, event))
+        self.log.append(LogEntry(len(self.log) + 1, now, event))
         faults = faults_of(before, found, self.shrunk)
         assert not faults, f"seed {self.seed}, at {now:g}: {faults} by {event}"
         self.state = found.state

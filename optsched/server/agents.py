@@ -1,0 +1,429 @@
+"""Agents that are connected: they register, report and hear what the engine asks of them.
+
+Nothing is kept here that a restart would lose: what an agent has not done is found again in the state when it comes
+back. Leases are counted from what is received, on the scheduler's clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import statistics
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from optsched.engine import events
+from optsched.engine.state import NodeRecord, State
+from optsched.errors import InputError, NotLeading, OptschedError, Outdated, UsageError
+from optsched.files.document import Document
+from optsched.files.report import Report, Scope
+from optsched.server.caller import Caller
+from optsched.server.checks import Rules, read_nodes
+from optsched.server.commands import Addresses, Gangs, message_of, outstanding
+from optsched.server.leader import Change, Leader, Prepared
+from optsched.server.session import OUTCOMES, Session, ack, judged, refused
+from optsched.values.cluster import Node, NodeState
+from optsched.values.ids import JobId, NodeId
+from optsched.wire.convert import to_plain
+from optsched.wire.v1 import agent_pb2 as wire
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRules:
+    """How agents are served.
+
+    They beat every `heartbeat_s`; a beat is taken in with others of the same `gather_s`. `may_join`: an agent of an
+    unknown node brings it along. A stream whose first message takes longer than `register_s` is ended.
+    """
+
+    heartbeat_s: float = 10.0
+    gather_s: float = 0.5
+    may_join: bool = True
+    register_s: float = 10.0
+
+
+@dataclass(slots=True)
+class Agents:
+    """All agents that are connected."""
+
+    leader: Leader
+    rules: Rules
+    how: AgentRules = field(default_factory=AgentRules)
+    _sessions: dict[NodeId, Session] = field(default_factory=dict)
+    _beats: dict[NodeId, events.Heartbeat] = field(default_factory=dict)
+    _steps: dict[tuple[str, int], dict[NodeId, float]] = field(default_factory=dict)
+    _gangs: Gangs = field(default_factory=Gangs)
+    _addresses: Addresses = field(default_factory=Addresses)
+
+    def __post_init__(self) -> None:
+        self.leader.listeners.append(self)
+
+    # For those who ask
+
+    @property
+    def count(self) -> int:
+        """How many are connected."""
+        return len(self._sessions)
+
+    def connected(self, node: NodeId) -> bool:
+        """Return whether a node's agent is connected."""
+        return node in self._sessions
+
+    def skew_s(self, node: NodeId) -> float | None:
+        """Return by how much an agent's clock is ahead."""
+        session = self._sessions.get(node)
+        return None if session is None else session.skew_s
+
+    def session(self, node: NodeId) -> Session | None:
+        """Return the stream of a node's agent."""
+        return self._sessions.get(node)
+
+    # What the engine asks
+
+    def __call__(self, changes: Sequence[Change]) -> None:
+        """Send what durable changes ask of agents. Who is not there hears of it when it comes back."""
+        for change in changes:
+            for command in change.commands:
+                session = self._sessions.get(command.node)
+                if session is None:
+                    continue
+                message = message_of(command, change.after, self._gangs, self._addresses)
+                if message is not None:
+                    session.send(message)
+
+    async def beat(self) -> None:
+        """Take in heartbeats, many at a time, until the leader stops."""
+        while not self.leader.stopped.is_set():
+            if self._beats:
+                beats, self._beats = self._beats, {}
+                try:
+                    await self.leader.happen(*beats.values())
+                except NotLeading:
+                    return
+                except OptschedError as error:
+                    log.error("heartbeats were not taken in", extra={"error": str(error)})
+                self._addresses.forget(self.leader.state)
+            try:
+                await asyncio.wait_for(self.leader.stopped.wait(), self.how.gather_s)
+            except TimeoutError:
+                continue
+
+    def end_all(self) -> None:
+        """End all streams: agents keep what runs, and connect again."""
+        for session in list(self._sessions.values()):
+            session.end(NotLeading("the scheduler shuts down: connect again"))
+
+    # One stream
+
+    async def connect(
+        self, incoming: AsyncIterator[wire.AgentMessage], peer: str, caller: Caller
+    ) -> AsyncIterator[wire.SchedulerMessage]:
+        """Serve one agent's stream: yield what it is sent, until one of both ends it."""
+        try:
+            first = await asyncio.wait_for(anext(incoming, None), self.how.register_s)
+        except TimeoutError:
+            raise UsageError(f"no Register within {self.how.register_s:g} s") from None
+        if first is None:
+            return
+        if first.WhichOneof("body") != "register":
+            raise UsageError("the first message of a stream is Register")
+        caller.check_node(first.register.node)
+        found = await self._register(first.register, peer)
+        if not isinstance(found, Session):
+            yield found
+            return
+        reader = asyncio.create_task(self._read(found, incoming))
+        try:
+            while (message := await found.next()) is not None:
+                yield message
+        finally:
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
+            if self._sessions.get(found.node) is found:
+                del self._sessions[found.node]
+            log.info("agent gone", extra={"node": found.node, "agent": found.agent})
+
+    async def _register(self, given: wire.Register, peer: str) -> Session | wire.SchedulerMessage:
+        """Return the session of an agent that is served, else the word that it is not."""
+        if not given.node or not given.agent or given.session < 0 or len(given.agent) > 253:
+            return refused(wire.REFUSAL_CODE_INVALID, "node, agent or session is missing or out of bounds")
+        session = Session(NodeId(given.node), given.agent, given.session, peer)
+        held = frozenset((JobId(each.job), int(each.run)) for each in given.held)
+
+        def prepare(state: State, now: float) -> Prepared[Session | wire.SchedulerMessage]:
+            return self._registering(given, session, held, state, now)
+
+        try:
+            found = await self.leader.tell(prepare)
+        except InputError as error:
+            return refused(wire.REFUSAL_CODE_INVALID, "; ".join(str(fault) for fault in error.faults))
+        except OptschedError as error:
+            if isinstance(error, NotLeading):
+                return refused(wire.REFUSAL_CODE_NOT_LEADER, str(error))
+            return refused(wire.REFUSAL_CODE_INVALID, str(error))
+        if isinstance(found, Session):
+            log.info("agent registered", extra={"node": found.node, "agent": found.agent, "peer": peer})
+        return found
+
+    def _registering(
+        self,
+        given: wire.Register,
+        session: Session,
+        held: frozenset[tuple[JobId, int]],
+        state: State,
+        now: float,
+    ) -> Prepared[Session | wire.SchedulerMessage]:
+        """Return what a registration is, on the state as it is."""
+        record = state.nodes.get(session.node)
+        spec = self._described(given, state, now)
+        if record is None:
+            if not self.how.may_join:
+                word = refused(wire.REFUSAL_CODE_UNKNOWN_NODE, f"no node is called {session.node}")
+                return Prepared(lambda after: word)
+            joining: tuple[events.Event, ...] = (events.SetNode(spec),)
+        else:
+            beaten = self._beaten(session, record)
+            if beaten is not None:
+                return beaten
+            joining = ()
+        happened: list[events.Event] = [
+            *joining,
+            events.Heartbeat(session.node, session.agent, session.number, spec.gpus),
+        ]
+        if record is not None and record.node.state is NodeState.DOWN:
+            happened.append(events.NodeBack(session.node))
+        # Room that a gang was given, and that the agent was not asked for yet, is not lost: it is asked now.
+        happened.append(events.Inventory(session.node, held | _unasked(record, state)))
+
+        def answer(after: State) -> Session:
+            self._serve(session, given, held, after, now)
+            return session
+
+        return Prepared(answer, tuple(happened))
+
+    def _described(self, given: wire.Register, state: State, now: float) -> Node:
+        """Return the node as its agent describes it. Raises InputError."""
+        plain = to_plain(given.spec) | {"id": given.node}
+        scope = Scope(Report(), Document({"spec": plain}, "register"))
+        found = read_nodes([plain], scope, self.rules.known(state, now))
+        scope.report.raise_faults()
+        return found[0]
+
+    def _beaten(self, session: Session, record: NodeRecord) -> Prepared[Session | wire.SchedulerMessage] | None:
+        """Return the refusal of an agent where another one is served for its node; the engine raises the alarm."""
+        if session.number < record.session:
+            why = f"session {record.session} of {session.node} is served, by {record.agent}"
+            word = refused(wire.REFUSAL_CODE_SUPERSEDED, why)
+        elif session.number == record.session and record.agent not in ("", session.agent):
+            served = self._sessions.get(session.node)
+            at = f" at {served.peer}" if served else ""
+            why = f"{session.node} is served by {record.agent}{at}; {session.agent} at {session.peer} claims it too"
+            word = refused(wire.REFUSAL_CODE_TWO_AGENTS, why)
+            log.error("two agents claim one node", extra={"node": session.node, "why": why})
+        else:
+            return None
+        return Prepared(lambda after: word, (events.Heartbeat(session.node, session.agent, session.number),))
+
+    def _serve(
+        self, session: Session, given: wire.Register, held: frozenset[tuple[JobId, int]], after: State, now: float
+    ) -> None:
+        """Put a session in the place of an older one, and say what its agent may not have heard."""
+        old = self._sessions.get(session.node)
+        if old is not None:
+            old.send(refused(wire.REFUSAL_CODE_SUPERSEDED, f"{session.agent} at {session.peer} is served now"))
+            old.end()
+        self._sessions[session.node] = session
+        session.skew_s = given.clock_at - now if given.clock_at else 0.0
+        self._addresses.of_node[session.node] = given.address or given.node
+        for each in given.held:
+            if each.port:
+                self._addresses.ports[JobId(each.job), each.run, session.node] = each.port
+        record = after.nodes[session.node]
+        settings = after.settings
+        session.send(
+            wire.SchedulerMessage(
+                registered=wire.Registered(
+                    epoch=after.epoch,
+                    heartbeat_every_s=self.how.heartbeat_s,
+                    lease_s=settings.lease_s + settings.lease_patience_s,
+                    state=f"NODE_STATE_{record.node.state.name}",
+                    clock_at=now,
+                )
+            )
+        )
+        booked = {(each.job, each.run) for each in record.bookings}
+        for job, run in sorted(held - booked):
+            header = wire.CommandHeader(epoch=after.epoch, job=job, run=run)
+            session.send(wire.SchedulerMessage(kill=wire.Kill(header=header, reason="nobody knows of it")))
+        for command in outstanding(after, session.node):
+            message = message_of(command, after, self._gangs, self._addresses)
+            if message is not None:
+                session.send(message)
+
+    # What an agent says
+
+    async def _read(self, session: Session, incoming: AsyncIterator[wire.AgentMessage]) -> None:
+        """Take in what an agent says, one after the other."""
+        try:
+            async for message in incoming:
+                if session.ended:
+                    return
+                if not self._lives(session):
+                    return
+                await self._take(session, message)
+        except asyncio.CancelledError:
+            raise
+        except OptschedError as error:
+            session.end(error)
+        except Exception:
+            log.exception("an agent's stream failed", extra={"node": session.node})
+        finally:
+            session.end()
+
+    def _lives(self, session: Session) -> bool:
+        """Note a sign of life; False, and the stream ended, where the node was given up or taken out meanwhile."""
+        record = self.leader.state.nodes.get(session.node)
+        if record is None or record.node.state is NodeState.DOWN:
+            session.end(Outdated(f"{session.node} was given up or taken out: register again"))
+            return False
+        beat = self._beats.get(session.node)
+        if beat is None or beat.session < session.number:
+            self._beats[session.node] = events.Heartbeat(session.node, session.agent, session.number)
+        return True
+
+    async def _take(self, session: Session, message: wire.AgentMessage) -> None:
+        match message.WhichOneof("body"):
+            case "heartbeat":
+                beat = message.heartbeat
+                session.skew_s = beat.clock_at - self.leader.now() if beat.clock_at else session.skew_s
+                if beat.HasField("gpus"):
+                    await self._changed_gpus(session, beat.gpus)
+            case "report":
+                await self._report(session, message.sequence, message.report)
+            case "checkpoint":
+                await self._checkpoint(session, message.sequence, message.checkpoint)
+            case "probe":
+                await self.leader.happen(events.Probed(session.node, message.probe.ok, message.probe.why))
+                session.send(ack(message.sequence, wire.ACK_RESULT_TAKEN))
+            case "progress":
+                await self._progress(session, message.progress)
+            case "health":
+                await self._health(session, message.health)
+            case _:
+                pass
+
+    async def _changed_gpus(self, session: Session, gpus: int) -> None:
+        record = self.leader.state.nodes.get(session.node)
+        if record is not None and record.node.gpus != gpus:
+            try:
+                await self.leader.happen(events.GpusChanged(session.node, gpus))
+            except NotLeading:
+                raise
+            except OptschedError as error:
+                log.error("a heartbeat is out of bounds", extra={"node": session.node, "error": str(error)})
+
+    async def _report(self, session: Session, sequence: int, report: wire.Report) -> None:
+        outcome = OUTCOMES.get(report.outcome)
+        if report.outcome == wire.OUTCOME_FENCED:
+            log.warning("a command was fenced", extra={"node": session.node, "job": report.job, "run": report.run})
+            session.send(ack(sequence, wire.ACK_RESULT_TAKEN))
+            return
+        if outcome is None or not report.job or report.run < 1:
+            session.send(ack(sequence, wire.ACK_RESULT_INVALID, "job, run or outcome is missing or unknown"))
+            return
+        if outcome is events.Outcome.RESERVED and report.port:
+            self._addresses.ports[JobId(report.job), report.run, session.node] = report.port
+        happened = events.Report(JobId(report.job), session.node, outcome, report.run, _why(report), report.epoch)
+
+        def prepare(state: State, now: float) -> Prepared[tuple[int, str]]:
+            word = judged(state, session.node, report)
+            return Prepared(lambda after: word, (happened,))
+
+        result, reason = await self.leader.tell(prepare)
+        session.send(ack(sequence, result, reason))
+
+    async def _checkpoint(self, session: Session, sequence: int, given: wire.Checkpoint) -> None:
+        if not given.job or given.run < 1 or not given.age_s >= 0 or len(given.version) > 253:
+            session.send(ack(sequence, wire.ACK_RESULT_INVALID, "job, run, version or age_s is out of bounds"))
+            return
+
+        def prepare(state: State, now: float) -> Prepared[tuple[int, str]]:
+            record = state.record(JobId(given.job))
+            if record is None or session.node not in record.job.placement:
+                return Prepared(lambda after: (wire.ACK_RESULT_FOREIGN, "no such run is placed here"))
+            if record.run != given.run:
+                return Prepared(lambda after: (wire.ACK_RESULT_STALE, f"run {record.run} is the present one"))
+            event = events.Checkpointed(
+                record.id, given.run, given.version or None, given.tier or None, now - given.age_s
+            )
+            return Prepared(lambda after: (wire.ACK_RESULT_TAKEN, ""), (event,))
+
+        result, reason = await self.leader.tell(prepare)
+        session.send(ack(sequence, result, reason))
+
+    async def _progress(self, session: Session, given: wire.Progress) -> None:
+        """Compare how fast a run gets on here with the median of its gang; a slow node is told to the engine."""
+        record = self.leader.state.record(JobId(given.job))
+        if (
+            record is None
+            or record.run != given.run
+            or session.node not in record.job.placement
+            or not given.step_s > 0
+        ):
+            return
+        key = (given.job, given.run)
+        if key not in self._steps:
+            ended = [
+                each
+                for each in self._steps
+                if (r := self.leader.state.record(JobId(each[0]))) is None or r.run != each[1]
+            ]
+            for each in ended:
+                del self._steps[each]
+        steps = self._steps.setdefault(key, {})
+        steps[session.node] = given.step_s
+        if 2 * len(steps) <= len(record.job.placement) or len(steps) < 3:
+            return
+        factor = statistics.median(steps.values()) / given.step_s
+        there = self.leader.state.nodes.get(session.node)
+        if factor < self.leader.state.settings.slow_factor and there is not None and there.node.state is NodeState.UP:
+            await self.leader.happen(events.Slow(session.node, round(factor, 3)))
+
+    async def _health(self, session: Session, given: wire.Health) -> None:
+        """Take GPUs out that an agent finds bad; they come back by an operator's word."""
+        bad = {gpu.index for gpu in given.gpus if not gpu.ok}
+
+        def prepare(state: State, now: float) -> Prepared[None]:
+            record = state.nodes.get(session.node)
+            fresh = {index for index in bad if record is not None and 0 <= index < record.node.gpus}
+            if record is None or fresh <= set(record.node.gpus_bad):
+                return Prepared(lambda after: None)
+            node = replace(record.node, gpus_bad=tuple(sorted({*record.node.gpus_bad, *fresh})))
+            return Prepared(lambda after: None, (events.SetNode(node),))
+
+        await self.leader.tell(prepare)
+
+
+def _unasked(record: NodeRecord | None, state: State) -> frozenset[tuple[JobId, int]]:
+    """Return the runs whose room on a node is booked, and that its agent has not confirmed yet."""
+    found = set()
+    for booking in record.bookings if record is not None else ():
+        owner = state.record(booking.job)
+        if owner is None or owner.run != booking.run or owner.launch is None:
+            continue
+        if owner.launch.reserving and record is not None and record.node.id not in owner.launch.ready:
+            found.add((booking.job, booking.run))
+    return frozenset(found)
+
+
+def _why(report: wire.Report) -> str:
+    """Return what an agent says of an end: its own words, and the exit that they are about."""
+    parts = [report.why] if report.why else []
+    rank = f"rank {report.rank}: " if report.HasField("rank") else ""
+    if report.HasField("exit_signal"):
+        parts.append(f"{rank}ended by signal {report.exit_signal}")
+    elif report.HasField("exit_code"):
+        parts.append(f"{rank}exit code {report.exit_code}")
+    return "; ".join(parts)[:1000]

@@ -1,0 +1,72 @@
+"""Every method of the contract and what serves it: the one table that gRPC and REST read."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from optsched.server.agents import Agents
+from optsched.server.caller import Caller
+from optsched.server.checks import Plain
+from optsched.server.cluster import Cluster
+from optsched.server.hub import Hub
+from optsched.server.jobs import Jobs
+from optsched.server.leader import Leader
+from optsched.server.plans import Plans
+
+Answer = Callable[[Plain, Caller], Awaitable[Plain]]
+Stream = Callable[[Plain, Caller], AsyncIterator[Plain]]
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """What the service does, apart from how it is reached."""
+
+    leader: Leader
+    jobs: Jobs
+    plans: Plans
+    cluster: Cluster
+    hub: Hub
+    agents: Agents
+
+    def answers(self) -> Mapping[str, Answer]:
+        """Return the methods that take a request and give an answer, by service and name."""
+        jobs, plans, cluster = self.jobs, self.plans, self.cluster
+        return {
+            "Scheduler.SubmitJob": jobs.submit,
+            "Scheduler.SubmitJobs": jobs.submit_many,
+            "Scheduler.GetJob": jobs.get,
+            "Scheduler.ListJobs": jobs.list,
+            "Scheduler.UpdateJob": jobs.update,
+            "Scheduler.HoldJob": jobs.hold,
+            "Scheduler.ReleaseJob": jobs.release,
+            "Scheduler.CancelJob": jobs.cancel,
+            "Scheduler.PreemptJob": jobs.preempt,
+            "Scheduler.ExplainJob": plans.explain,
+            "Scheduler.ListJobEvents": jobs.events,
+            "Scheduler.Plan": plans.plan,
+            "Scheduler.ListRounds": plans.rounds,
+            "Scheduler.GetRound": plans.round,
+            "Cluster.GetStatus": cluster.status,
+            "Cluster.ListNodes": cluster.nodes,
+            "Cluster.GetNode": cluster.node,
+            "Cluster.ListDomains": cluster.domains,
+            "Cluster.SetNodes": cluster.set_nodes,
+            "Cluster.RemoveNode": cluster.remove_node,
+            "Cluster.CordonNode": cluster.cordon,
+            "Cluster.UncordonNode": cluster.uncordon,
+            "Cluster.DrainNode": cluster.drain,
+            "Cluster.FenceNode": cluster.fence,
+            "Cluster.ListTeams": cluster.teams,
+            "Cluster.SetTeams": cluster.set_teams,
+            "Cluster.GetProfile": cluster.profile,
+            "Cluster.SetProfile": cluster.set_profile,
+            "Cluster.ListReservations": cluster.reservations,
+            "Cluster.SetReservation": cluster.set_reservation,
+            "Cluster.DropReservation": cluster.drop_reservation,
+            "Cluster.ListChanges": cluster.changes,
+        }
+
+    def streams(self) -> Mapping[str, Stream]:
+        """Return the methods that take a request and give many answers, by service and name."""
+        return {"Scheduler.WatchJobs": self.hub.watch_jobs, "Cluster.WatchEvents": self.hub.watch_events}

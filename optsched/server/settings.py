@@ -1,0 +1,140 @@
+"""What the service is set to: a list of keys, each from a flag, the environment, a file or its default, in that order.
+
+A key `grpc_listen` is `--grpc-listen` as a flag, `OPTSCHED_GRPC_LISTEN` in the environment and `grpc_listen:` in the
+file, which `--config` or `OPTSCHED_CONFIG` names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from pydantic import Field
+
+from optsched.errors import InputError
+from optsched.files.document import Document, read_document
+from optsched.files.fields import Absent, Id, Strict, Text
+from optsched.files.profiles import note_duplicates
+from optsched.files.report import Report, Scope
+from optsched.files.validate import validate
+
+PREFIX = "OPTSCHED_"
+
+Listen = Annotated[
+    str,
+    Field(
+        pattern=r"^(off|([A-Za-z0-9._-]+|\[[0-9A-Fa-f:]+\]):[0-9]{1,5})$",
+        description="host:port (port 0: any that is free), [address]:port for IPv6, or off",
+    ),
+]
+Span = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False, description="seconds above 0, at most 86,400")]
+Many = Annotated[int, Field(ge=1, le=10_000_000, description="a whole number from 1 to 10,000,000")]
+
+
+class Settings(Strict):
+    """Every key of the service, with what it does."""
+
+    store: Text = Field(
+        "sqlite:///optsched.db",
+        description="where all is kept: sqlite:///PATH, postgresql://USER@HOST/DATABASE, or memory: (lost at the end)",
+    )
+    cluster: Absent[Text] = Field(None, description="a cluster by name or path, where the store is empty")
+    start: Absent[Text] = Field(None, description="a snapshot's path, in place of cluster, where the store is empty")
+    profile: Text = Field("default", description="a profile by name or path, where the store is empty")
+    default_team: Id = Field("default", description="the team of a job that names none; made where there are no teams")
+    grpc_listen: Listen = Field("127.0.0.1:7440", description="where gRPC is served: host:port, or off")
+    rest_listen: Listen = Field("127.0.0.1:7441", description="where REST is served: host:port, or off")
+    tokens: Absent[Text] = Field(None, description="a file with who may call; absent: everybody may do everything")
+    tls_certificate: Absent[Text] = Field(None, description="a PEM file with the certificate (and its chain)")
+    tls_key: Absent[Text] = Field(None, description="a PEM file with the key of the certificate")
+    tls_client_ca: Absent[Text] = Field(
+        None, description="a PEM file: callers have to show a certificate that one of these authorities signed"
+    )
+    allow_open: bool = Field(False, description="whether to serve without tokens beyond loopback: true or false")
+    allow_plaintext: bool = Field(False, description="whether to serve without TLS beyond loopback: true or false")
+    rate_per_s: Many = Field(2000, description="requests a second of one caller, at most; more are sent away with 429")
+    rounds_in: Literal["process", "thread"] = Field(
+        "process", description="where rounds are planned: process or thread"
+    )
+    budget_s: Absent[Span] = Field(None, description="the time for one round, in seconds; the profile's where absent")
+    round_gap_s: Span = Field(0.2, description="seconds between a round and the next, to gather requests")
+    tick_s: Span = Field(0.25, description="seconds between looks at what time alone changes")
+    heartbeat_s: Span = Field(10.0, description="seconds between two heartbeats of an agent")
+    lease_s: Span = Field(30.0, description="seconds from a heartbeat after which an agent is late")
+    lease_patience_s: Span = Field(10.0, description="seconds more after which its node is given up")
+    agents_may_join: bool = Field(
+        True, description="whether an agent of an unknown node brings it along: true or false"
+    )
+    request_s: Span = Field(30.0, description="seconds after which a REST request is given up")
+    max_waiting: Many = Field(4096, description="requests that wait at most; more are sent away with 429")
+    max_jobs: Many = Field(500_000, description="jobs that have not ended, at most")
+    max_team_jobs: Many = Field(200_000, description="jobs of one team that have not ended, at most")
+    max_message_mib: Many = Field(16, description="MiB of one request, at most")
+    save_every: Many = Field(20_000, description="log entries after which the state is saved")
+    shutdown_s: Span = Field(10.0, description="seconds that requests under way are given at shutdown")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="debug, info, warning or error")
+    log_format: Literal["text", "json"] = Field("text", description="text or json")
+
+
+def flag_of(key: str) -> str:
+    """Return a key's flag."""
+    return "--" + key.replace("_", "-")
+
+
+def load_settings(flags: Mapping[str, str], environment: Mapping[str, str], config: str | None) -> Settings:
+    """Return the settings: flags before environment before the file before defaults.
+
+    Raises InputError with all faults, each at the flag, variable or line that it comes from.
+    """
+    report = Report()
+    path = config or environment.get(PREFIX + "CONFIG")
+    merged: dict[str, object] = {}
+    if path:
+        document = read_document(path)
+        inner = Scope(report, document)
+        note_duplicates(inner)
+        if validate(inner, Settings, document.data) is not None and isinstance(document.data, dict):
+            merged |= document.data
+    variables = {key: environment[name] for key in Settings.model_fields if (name := _variable(key)) in environment}
+    for source, given, named in (("environment", variables, _variable), ("command line", flags, flag_of)):
+        plain = {key: _typed(key, text) for key, text in given.items()}
+        shown = {named(key): value for key, value in plain.items()}
+        for key, value in plain.items():
+            _check(key, value, Scope(report, Document(shown, source)), named(key))
+        merged |= plain
+    report.raise_faults()
+    return Settings.model_validate(merged)
+
+
+def _variable(key: str) -> str:
+    return PREFIX + key.upper()
+
+
+def _typed(key: str, text: str) -> object:
+    """Return the text of a flag or variable as its key's type wants it; as it is where it is no such thing."""
+    wanted = _kinds(Settings.model_fields[key].annotation)
+    if bool in wanted and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        if kind in wanted:
+            try:
+                return kind(text)
+            except ValueError:
+                continue
+    return text
+
+
+def _kinds(annotation: Any) -> set[object]:
+    if get_origin(annotation) is None:
+        return {annotation}
+    return set().union(*(_kinds(each) for each in get_args(annotation)))
+
+
+def _check(key: str, value: object, scope: Scope, shown: str) -> None:
+    inner = Report()
+    validate(Scope(inner, Document({key: value}, "")), Settings, {key: value})
+    try:
+        inner.raise_faults()
+    except InputError as error:
+        for fault in error.faults:
+            scope.fault(fault.wrong, fault.allowed, shown)

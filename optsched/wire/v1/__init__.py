@@ -1,0 +1,1 @@
+"""Generated from service/proto/optsched/v1 by `make proto`."""
