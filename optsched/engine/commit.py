@@ -14,6 +14,7 @@ from optsched.engine.commands import Kind
 from optsched.engine.draft import Draft
 from optsched.engine.events import Cause, Decided
 from optsched.engine.places import claimed
+from optsched.engine.promises import tell_reserved
 from optsched.engine.runs import stop_run
 from optsched.engine.state import Change, Claim, StopCause, goes_on
 from optsched.engine.tables import JobTrigger
@@ -21,7 +22,7 @@ from optsched.planner.instants import moment_text
 from optsched.values.cluster import NodeState
 from optsched.values.ids import JobId, NodeId
 from optsched.values.job import JobState, Placement, gpus_on
-from optsched.values.plan import Move, Plan, Preemption, ReservedRoom
+from optsched.values.plan import Move, Plan, Preemption
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,19 +224,4 @@ def _remember(draft: Draft, plan: Plan) -> None:
         elif record.unseen or record.reason != waiting.detail:
             record = replace(record, reason=waiting.detail, blocked_by=waiting.reason, unseen=False)
             draft.put(record, quietly=True)
-    before = {room.job: room for room in draft.before.reserved}
-    for room in plan.reservations:
-        old = before.get(room.job)
-        if old is None or old.start_estimate_at != room.start_estimate_at or old.domain != room.domain:
-            draft.note(Kind.RESERVED, _reserved(room, old), room.job)
-
-
-def _reserved(room: ReservedRoom, before: ReservedRoom | None) -> str:
-    """Return what a reservation says, and what it said before where that was something else."""
-    start = room.start_estimate_at
-    when = "as soon as it is free" if start is None else f"to start at {moment_text(start)}"
-    held = f"{len(room.nodes)} nodes are held" if room.nodes else "nothing is held yet"
-    text = f"room is planned in {room.domain}, {when}; {held}"
-    if before is not None and before.start_estimate_at is not None and before.start_estimate_at != start:
-        text += f" (it was to start at {moment_text(before.start_estimate_at)})"
-    return text
+    tell_reserved(draft, plan.reservations)

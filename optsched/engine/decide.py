@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from optsched.engine.events import Cause, Decided
-from optsched.engine.places import barred_nodes, claimed, pick, stand_in, suits
+from optsched.engine.places import barred_nodes, claimed, held_for_others, pick, stand_in, suits
 from optsched.engine.state import JobRecord, State
 from optsched.engine.view import snapshot_of
 from optsched.policy.victims import grace_s
@@ -80,13 +80,10 @@ def _repair(state: State) -> Decided | None:
 def _spoken_for(state: State, record: JobRecord) -> set[NodeId]:
     """Return the nodes that a failed gang may not take for itself before a round: those ahead of it come first.
 
-    What was free when the last round ended is of no use to them, unless it is held; what changed since may be.
+    What is held for somebody is the round's to give. Of the rest, what was free when the last round ended is of no use
+    to them; what changed since may be.
     """
-    priority, found = record.job.priority, set[NodeId]()
-    for room in state.reserved:
-        holder = state.jobs.get(room.job)
-        if holder is not None and holder.id != record.id and holder.job.priority > priority:
-            found.update(room.nodes)
+    priority, found = record.job.priority, held_for_others(state.reserved, record.id)
     ahead = any(
         each.state is JobState.QUEUED
         and each.claim is None

@@ -10,6 +10,7 @@ from optsched.policy.victims import estimated_end
 from optsched.values.cluster import Node, NodeState, Reservation, ReservationKind
 from optsched.values.ids import NODE_LEVEL, JobId, LevelName, NodeId, ReservationId
 from optsched.values.job import Job, Placement, gpus_on
+from optsched.values.plan import ReservedRoom
 
 Nodes = Mapping[NodeId, NodeRecord]
 
@@ -23,6 +24,11 @@ def claimed(nodes: Set[NodeId], jobs: Mapping[JobId, JobRecord], claims: tuple[J
             if node in nodes:
                 found[node] = found.get(node, 0) + gpus_on(gpus)
     return found
+
+
+def held_for_others(reserved: tuple[ReservedRoom, ...], job: JobId) -> set[NodeId]:
+    """Return the nodes on which anything is held for the reservations of other jobs."""
+    return {node for room in reserved if room.job != job for node in room.nodes}
 
 
 def suits(node: Node, job: Job) -> bool:

@@ -68,6 +68,7 @@ def snapshot_of(state: State) -> Snapshot:
         guests=guests_of(state),
         placed_at=placed_at,
         late=frozenset(late),
+        reserved=state.reserved,
     )
     return Snapshot(
         now=now,

@@ -1,6 +1,7 @@
 """Whatever happens in whatever order: what must never happen does not.
 
-A seed draws everything; a failing one is named in the message. `make soak` runs many more of them.
+A seed draws everything; a failing one is named in the message. `make soak` runs many more of them: SOAK_SEEDS for each
+property, from SOAK_FROM on.
 """
 
 from __future__ import annotations
@@ -20,11 +21,17 @@ from optsched.values.job import JobState
 from tests.engine.world import World
 
 FEW = 3
+FIRST = int(os.environ.get("SOAK_FROM", 0))
 SEEDS = int(os.environ.get("SOAK_SEEDS", FEW))
 STEPS = 150
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+def seeds(property_no: int) -> range:
+    """The seeds of one property: no two share any."""
+    return range(1000 * property_no + FIRST, 1000 * property_no + FIRST + SEEDS)
+
+
+@pytest.mark.parametrize("seed", seeds(0))
 def test_nothing_impossible_happens_and_everything_ends(seed: int) -> None:
     """The invariants hold after each of about a thousand events; and once the world is calm, nothing is left half done:
     no gang half started or half stopped, no room promised that nobody will use, no GPU booked to a run that is over.
@@ -42,7 +49,7 @@ def test_nothing_impossible_happens_and_everything_ends(seed: int) -> None:
     assert len(state.jobs) + len(state.ended) == world.jobs, seed
 
 
-@pytest.mark.parametrize("seed", range(1000, 1000 + SEEDS))
+@pytest.mark.parametrize("seed", seeds(1))
 def test_a_crash_between_deciding_and_committing_gives_no_gpu_two_owners(seed: int) -> None:
     """Decisions and commands are lost now and then, and another scheduler takes over: the agents, which keep books of
     their own, are never asked to run two things on one GPU, and in the end run just what the scheduler thinks.
@@ -56,7 +63,7 @@ def test_a_crash_between_deciding_and_committing_gives_no_gpu_two_owners(seed: i
         assert set(runs) == booked, (seed, name)
 
 
-@pytest.mark.parametrize("seed", range(2000, 2000 + SEEDS))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_the_same_seed_tells_the_same_story_and_the_log_rebuilds_the_state(seed: int) -> None:
     """Twice the same world ends in the same state; so does its log, without anything being decided anew."""
     first, again = World(seed), World(seed)
@@ -65,7 +72,7 @@ def test_the_same_seed_tells_the_same_story_and_the_log_rebuilds_the_state(seed:
     assert rebuild(first.start, first.log) == first.state, seed
 
 
-@pytest.mark.parametrize("seed", range(3000, 3000 + SEEDS))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_a_state_that_is_saved_and_restored_has_the_same_future(seed: int) -> None:
     """At a step in the middle, through JSON: what is restored goes through the rest of the log alike, command by
     command. So does every entry of the log.
@@ -82,7 +89,7 @@ def test_a_state_that_is_saved_and_restored_has_the_same_future(seed: int) -> No
         assert from_plain(json.loads(json.dumps(to_plain(entry)))) == entry, seed
 
 
-@pytest.mark.parametrize("seed", range(4000, 4000 + SEEDS))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_every_preemption_had_a_beneficiary_that_started_or_gave_the_room_back(seed: int) -> None:
     """Followed through the log: of the jobs for which a run was stopped at least one started afterwards, or all of them
     were withdrawn, failed or lost their room and said so.
