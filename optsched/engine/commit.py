@@ -186,10 +186,20 @@ def _apply(draft: Draft, event: Decided, takers: Mapping[JobId, _Taker], stops: 
         after = sum(gpus_on(gpus) for gpus in taker.placement.values())
         record = replace(record, on_call=event.lent.get(job, ()))
         stop_run(draft, record, StopCause.ELSEWHERE, claim=claim, why="goes on elsewhere")
+        off = _left_for_good(event, draft, job, taker.placement)
         if taker.change is Change.MOVE:
-            draft.note(Kind.MOVED, f"goes on {_where(taker.placement)}", job)
+            draft.note(Kind.MOVED, f"goes on {_where(taker.placement)}{off}", job)
         else:
-            draft.note(Kind.RESIZED, f"{before} → {after} GPUs, {_where(taker.placement)}", job)
+            draft.note(Kind.RESIZED, f"{before} → {after} GPUs, {_where(taker.placement)}{off}", job)
+
+
+def _left_for_good(event: Decided, draft: Draft, job: JobId, placement: Placement) -> str:
+    """Return which nodes a move is meant to empty, in words."""
+    if event.cause is not Cause.LEAVE:
+        return ""
+    left = [node for node in draft.job(job).job.placement if node not in placement]
+    shown = ", ".join(left[:3]) + (f" and {len(left) - 3} more nodes" if len(left) > 3 else "")
+    return f", off {shown}, which {'is' if len(left) == 1 else 'are'} to become empty"
 
 
 def _where(placement: Placement) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from optsched.engine.events import Cause, Decided
+from optsched.engine.leaving import leavers, moved_off, without_them
 from optsched.engine.places import barred_nodes, claimed, held_for_others, pick, stand_in, suits
 from optsched.engine.state import JobRecord, State
 from optsched.engine.view import snapshot_of
@@ -29,7 +30,19 @@ def decide(state: State, planner: Planner) -> Decided | None:
     snapshot = snapshot_of(state)
     plan, again = _planned(state, snapshot, planner)
     called = _called_in(state, snapshot, plan, planner)
-    return called or Decided(plan, state.version, lent=_lent(plan), again=again)
+    if called is not None:
+        return called
+    going = leavers(state, snapshot)
+    if going and not _changes(plan):
+        moves = moved_off(state, snapshot, going, planner(without_them(snapshot, going)))
+        if moves is not None:
+            return moves
+    return Decided(plan, state.version, lent=_lent(plan), again=again or (bool(going) and _changes(plan)))
+
+
+def _changes(plan: Plan) -> bool:
+    """Return whether a plan changes anything that runs or waits."""
+    return bool(plan.starts or plan.preemptions or plan.migrations or plan.resizes)
 
 
 def _planned(state: State, snapshot: Snapshot, planner: Planner) -> tuple[Plan, bool]:
@@ -44,7 +57,7 @@ def _planned(state: State, snapshot: Snapshot, planner: Planner) -> tuple[Plan, 
     if not frail:
         return planner(snapshot), False
     plan = planner(replace(snapshot, jobs=tuple(job for job in snapshot.jobs if job.id not in frail)))
-    if plan.starts or plan.preemptions or plan.migrations or plan.resizes:
+    if _changes(plan):
         return plan, True
     whole = planner(snapshot)
     giving: tuple[Preemption | Move, ...] = (*whole.preemptions, *whole.migrations, *whole.resizes)
