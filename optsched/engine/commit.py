@@ -16,7 +16,7 @@ from optsched.engine.events import Cause, Decided
 from optsched.engine.places import claimed
 from optsched.engine.promises import tell_reserved
 from optsched.engine.runs import stop_run
-from optsched.engine.state import Change, Claim, StopCause, goes_on
+from optsched.engine.state import Change, Claim, JobRecord, StopCause, goes_on
 from optsched.engine.tables import JobTrigger
 from optsched.planner.instants import moment_text
 from optsched.values.cluster import NodeState
@@ -184,13 +184,21 @@ def _apply(draft: Draft, event: Decided, takers: Mapping[JobId, _Taker], stops: 
             continue
         before = record.job.placed_gpus
         after = sum(gpus_on(gpus) for gpus in taker.placement.values())
-        record = replace(record, on_call=event.lent.get(job, ()))
+        record = replace(record, on_call=_on_call(draft, event, record, taker.placement))
         stop_run(draft, record, StopCause.ELSEWHERE, claim=claim, why="goes on elsewhere")
         off = _left_for_good(event, draft, job, taker.placement)
         if taker.change is Change.MOVE:
             draft.note(Kind.MOVED, f"goes on {_where(taker.placement)}{off}", job)
         else:
             draft.note(Kind.RESIZED, f"{before} → {after} GPUs, {_where(taker.placement)}{off}", job)
+
+
+def _on_call(draft: Draft, event: Decided, record: JobRecord, placement: Placement) -> tuple[JobId, ...]:
+    """Return who may stop a run that goes on elsewhere: whose room it is let into, and in whose room it stays."""
+    lent = event.lent.get(record.id, ())
+    rooms = event.plan.reservations if event.cause is Cause.ROUND else draft.before.reserved
+    inside = {room.job for room in rooms if not room.planned.keys().isdisjoint(placement)}
+    return (*lent, *(job for job in record.on_call if job in inside and job not in lent))
 
 
 def _left_for_good(event: Decided, draft: Draft, job: JobId, placement: Placement) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import replace
 
 from optsched.engine.events import Cause, Decided
 from optsched.engine.leaving import leavers, moved_off, without_them
+from optsched.engine.patience import without_delays
 from optsched.engine.places import barred_nodes, claimed, held_for_others, pick, stand_in, suits
 from optsched.engine.state import JobRecord, State
 from optsched.engine.view import snapshot_of
@@ -28,7 +29,7 @@ def decide(state: State, planner: Planner) -> Decided | None:
     if repaired is not None:
         return repaired
     snapshot = snapshot_of(state)
-    plan, again = _planned(state, snapshot, planner)
+    plan, again = _planned(state, snapshot, lambda given: without_delays(state, given, planner(given)))
     called = _called_in(state, snapshot, plan, planner)
     if called is not None:
         return called
@@ -56,15 +57,25 @@ def _planned(state: State, snapshot: Snapshot, planner: Planner) -> tuple[Plan, 
     }
     if not frail:
         return planner(snapshot), False
-    plan = planner(replace(snapshot, jobs=tuple(job for job in snapshot.jobs if job.id not in frail)))
+    plan = planner(_less(snapshot, frail))
     if _changes(plan):
         return plan, True
     whole = planner(snapshot)
     giving: tuple[Preemption | Move, ...] = (*whole.preemptions, *whole.migrations, *whole.resizes)
     served = {job for each in giving for job in each.beneficiaries}
-    starts = tuple(each for each in whole.starts if each.job in frail and each.job not in served)
-    queued = (*plan.queued, *(each for each in whole.queued if each.job in frail))
-    return replace(plan, starts=starts, queued=queued), False
+    rest = tuple(each for each in whole.queued if each.job in frail)
+    free = {each.job for each in whole.starts if each.job in frail and each.job not in served}
+    # With them alone once more: what is planned for others, and who is let into it, has to be right too.
+    some = planner(_less(snapshot, frail - free)) if free else plan
+    if some.preemptions or some.migrations or some.resizes:
+        some = plan
+    told = {each.job for each in some.queued}
+    return replace(some, queued=(*some.queued, *(each for each in rest if each.job not in told))), False
+
+
+def _less(snapshot: Snapshot, jobs: Set[JobId]) -> Snapshot:
+    """Return a snapshot without some jobs."""
+    return replace(snapshot, jobs=tuple(job for job in snapshot.jobs if job.id not in jobs))
 
 
 # Repair
@@ -163,8 +174,7 @@ def _called_in(state: State, snapshot: Snapshot, plan: Plan, planner: Planner) -
         mine = guests.get(waiting.job)
         if not mine:
             continue
-        without = replace(snapshot, jobs=tuple(job for job in snapshot.jobs if job.id not in mine))
-        start = next((each for each in planner(without).starts if each.job == waiting.job), None)
+        start = next((each for each in planner(_less(snapshot, mine)).starts if each.job == waiting.job), None)
         if start is None or start.waits_for:
             continue
         placed = [(name, state.jobs[name]) for name in sorted(mine)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from optsched.engine.runs import left_s
 from optsched.engine.state import Booking, Claim, JobRecord, NodeRecord, State, booking_of, goes_on, tokens_at
 from optsched.policy.victims import grace_s
 from optsched.values.ids import JobId, NodeId, TeamId, UserId
@@ -33,7 +34,9 @@ def snapshot_of(state: State) -> Snapshot:
     ratios = _ratios(state)
     for record in state.jobs.values():
         if record.claim is not None:
-            jobs.append(_placed(record, record.claim, now))
+            job = _placed(record, record.claim, now)
+            ratio = ratios.get((job.team, job.user))
+            jobs.append(job if ratio is None else _corrected(job, ratio, now))
             pinned.add(record.id)
             continue
         if record.state is JobState.QUEUED:
@@ -99,6 +102,7 @@ def _placed(record: JobRecord, claim: Claim, now: float) -> Job:
         state=JobState.RUNNING,
         placement=claim.placement,
         started_at=now,
+        estimated_runtime_s=left_s(record),
         gpus=record.job.gpus,
         min_gpus=min(record.job.min_gpus, size),
         max_gpus=max(record.job.max_gpus, size),

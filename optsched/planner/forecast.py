@@ -36,7 +36,8 @@ class Reserved:
 class Forecast:
     """When estimates say that nodes come free, once a plan's stops are gone.
 
-    What earlier reservations plan to use is taken off for good; what the plan starts ahead of a job until it ends.
+    What earlier reservations plan to use is taken off for good; what the plan starts ahead of a job until it ends, and
+    so whatever it stops somebody for.
     """
 
     def __init__(self, problem: Problem, assignment: Assignment) -> None:
@@ -50,8 +51,8 @@ class Forecast:
         self._start_ends = np.array([end for _, end, spread in starts for _ in spread], dtype=np.float64)
         self._start_takes = np.array(
             [
-                (job.index, n, count, count * job.cpus_per_gpu_u, count * job.memory_per_gpu_u)
-                for job, _, spread in starts
+                (place, n, count, count * job.cpus_per_gpu_u, count * job.memory_per_gpu_u)
+                for place, (job, _, spread) in zip(self._places(starts, assignment), starts, strict=True)
                 for n, count in spread
             ],
             dtype=np.int64,
@@ -89,6 +90,11 @@ class Forecast:
         ]
         times = np.unique(np.concatenate([self._ends, self._start_ends]))
         self.times: Sequence[float] = times[np.isfinite(times)].tolist()
+
+    def _places(self, starts: Sequence[tuple[RoundJob, float, Spread]], assignment: Assignment) -> list[int]:
+        """Return where in the order each start counts: for whom others are stopped, they are gone for nobody else."""
+        freed = {n for j in assignment.stopped for n, _ in self.problem.jobs[j].spread_now}
+        return [-1 if any(n in freed for n, _ in spread) else job.index for job, _, spread in starts]
 
     def _end(self, job: RoundJob, assignment: Assignment) -> float:
         """Return when a running job should be gone: at once where the plan stops it."""

@@ -112,8 +112,9 @@ def _stands_in_the_way(problem: Problem, reserved: Reserved, job: RoundJob) -> b
     if start is None or estimate is None:
         return True
     if job.running:
+        # It is asked of who moves or grows: that costs it time.
         end = estimated_end(job.job, now)
-        return end is None or end > start
+        return end is None or end + job.costs.move / job.size_now > start
     return now + estimate > start
 
 

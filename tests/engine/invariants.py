@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from optsched.engine.commands import Kind
 from optsched.engine.draft import Step
-from optsched.engine.state import State, StopCause, tokens_at
+from optsched.engine.state import JobRecord, State, StopCause, tokens_at
 from optsched.engine.tables import ENDS, HOLDS_RUN
 from optsched.values.job import JobState, gpus_on
 
@@ -51,6 +51,9 @@ def _nodes(state: State, shrunk: set[str]) -> list[str]:
         cpus = sum(each.cpus for each in record.bookings)
         if record.node.cpus is not None and cpus > record.node.cpus - record.node.cpus_reserved + 1e-6:
             faults.append(f"{name}: {cpus} of {record.node.cpus} CPUs are booked")
+        memory = sum(each.memory_gb for each in record.bookings)
+        if record.node.memory_gb is not None and memory > record.node.memory_gb + 1e-6:
+            faults.append(f"{name}: {memory} of {record.node.memory_gb} GB are booked")
     return faults
 
 
@@ -82,6 +85,7 @@ def _jobs(state: State) -> list[str]:
                 there = {state.nodes[node].node.domains.get(job.required) for node in want}
                 if len(there) != 1 or None in there:
                     faults.append(f"{name} leaves its {job.required}: {there}")
+            faults += _shape(state, record, want)
         if record.state is JobState.QUEUED and job.placement:
             faults.append(f"{name} waits, and has a placement")
         if record.claim is not None and name not in state.claims:
@@ -93,6 +97,24 @@ def _jobs(state: State) -> list[str]:
             faults.append(f"{name} is {record.state.value} and its stop is {record.stop}")
         if (record.state is JobState.STARTING) != (record.launch is not None):
             faults.append(f"{name} is {record.state.value} and its launch is {record.launch}")
+    return faults
+
+
+def _shape(state: State, record: JobRecord, placement: dict[str, int]) -> list[str]:
+    """A gang is of one GPU type that it allows, cut as it says, and its slices are whole."""
+    job, faults = record.job, []
+    types = {state.nodes[node].node.gpu_type for node in placement}
+    if len(types) != 1 or (job.gpu_types and not types <= job.gpu_types.keys()):
+        faults.append(f"{record.id} runs on {sorted(types)} and may on {sorted(job.gpu_types)}")
+    unit = job.gpus_per_node or job.gpus_per_task
+    if any(gpus % unit if job.gpus_per_node is None else gpus != unit for gpus in placement.values() if unit):
+        faults.append(f"{record.id} comes in {unit} and lies as {placement}")
+    for piece in job.slices:
+        inside: dict[object, int] = defaultdict(int)
+        for node, gpus in placement.items():
+            inside[state.nodes[node].node.domains.get(piece.within)] += gpus
+        if None in inside or any(gpus % piece.gpus for gpus in inside.values()):
+            faults.append(f"{record.id}: slices of {piece.gpus} within {piece.within} lie as {dict(inside)}")
     return faults
 
 

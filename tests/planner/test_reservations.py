@@ -229,3 +229,13 @@ def test_a_plan_shows_the_reservations_of_those_who_wait():
     plan = outcome(snapshot(there, busy("x", 900, b=8), GANG.within("rack"))).plan
     (room,) = plan.reservations
     assert (room.job, room.domain, room.nodes, room.start_estimate_at) == ("gang", "r1", ("a",), 900)
+
+
+def test_room_that_is_made_for_one_is_not_planned_for_another():
+    """v is stopped for small, which is inside its share; gang is not, and is no nearer to its two nodes for that."""
+    teams = (team("v").quota(0), team("t").quota(0))
+    v = job("v").team("v").rank("P4").gang(16).per_node(8).signal(1.0).running(a=8, b=8)
+    small = job("small").team("t").rank("P2").gang(8).signal(1.0)
+    found = outcome(snapshot(nodes("a b", 8), *teams, v, GANG, small))
+    assert (found.started, found.stopped) == ({"small"}, {"v"})
+    assert found.plan.reservations == ()
