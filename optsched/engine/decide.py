@@ -8,7 +8,7 @@ from dataclasses import replace
 from optsched.engine.events import Cause, Decided
 from optsched.engine.leaving import leavers, moved_off, without_them
 from optsched.engine.patience import without_delays
-from optsched.engine.places import barred_nodes, claimed, held_for_others, pick, stand_in, suits
+from optsched.engine.places import barred_nodes, claimed, held_for_others, lies_as_required, pick, stand_in, suits
 from optsched.engine.state import JobRecord, State
 from optsched.engine.view import snapshot_of
 from optsched.policy.victims import grace_s
@@ -148,7 +148,8 @@ def _patched(state: State, record: JobRecord, held: dict[NodeId, int], spoken_fo
             return None
         used.add(other)
         placement[other] = pick(state.nodes[other], gpus)
-    return placement
+    # Nodes may have been moved to other domains while the gang ran.
+    return placement if lies_as_required(record.job, placement, state.nodes, state.cluster.levels) else None
 
 
 # Holds

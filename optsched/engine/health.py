@@ -161,6 +161,8 @@ def gpus_changed(draft: Draft, node: NodeId, gpus: int) -> None:
     reason = f"reports {gpus} of {record.node.gpus} GPUs, {booked} are booked" if short else ""
     draft.put_node(replace(record, node=replace(record.node, gpus=gpus, gpus_bad=bad, reason=reason)))
     draft.rules()
+    if gpus < record.node.gpus:
+        drop_claims(draft, frozenset({node}), f"{node} has fewer GPUs")
     text = f"has {gpus} GPUs, had {record.node.gpus}{f', and {booked} are booked' if short else ''}"
     draft.note(Kind.ALARM if short else Kind.NODE, text, node=node)
 
@@ -193,6 +195,7 @@ def set_node(draft: Draft, event: events.SetNode) -> None:
         return
     draft.put_node(replace(record, node=node))
     draft.rules()
+    drop_claims(draft, frozenset({given.id}), f"{given.id} is described anew")
     text = "is described anew"
     owners = sorted({booking.job for booking in record.bookings})
     if node.domains != record.node.domains and owners:

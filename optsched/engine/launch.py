@@ -7,7 +7,7 @@ from dataclasses import replace
 from optsched.engine.commands import Kind, Verb
 from optsched.engine.draft import Draft, room_on, side_fits
 from optsched.engine.health import suspect
-from optsched.engine.places import barred_nodes, claimed, held_for_others, pick, stand_in, without
+from optsched.engine.places import barred_nodes, claimed, held_for_others, lies_as_required, pick, stand_in, without
 from optsched.engine.runs import abandon, fail, good_checkpoint
 from optsched.engine.state import Change, Claim, JobRecord, Launch, NodeRecord, share_of
 from optsched.engine.tables import JobTrigger
@@ -147,7 +147,8 @@ def _swap(draft: Draft, record: JobRecord, missing: list[NodeId]) -> bool:
     fresh = {other: pick(draft.node(other), gpus_on(job.placement[node])) for node, other in found.items()}
     placement = {**without(job.placement, set(missing)), **fresh}
     launch = record.launch
-    assert launch is not None
+    if launch is None or not lies_as_required(job, placement, draft.nodes, draft.before.cluster.levels):
+        return False
     record = draft.put(
         replace(
             record,

@@ -68,9 +68,9 @@ BROKEN: dict[str, tuple[Callable[[State], State], str]] = {
         lambda s: booked(s, A, Booking(J, 1, (0, 1)), Booking(V, 1, (1, 2))),
         "GPUs [1] have two owners",
     ),
-    "more than a node reports": (lambda s: having(s, A, gpus_bad=(7,)), "8 of 7 GPUs are booked"),
-    "more CPUs than a node has": (lambda s: having(s, A, cpus_reserved=8.0), "64.0 of 64.0 CPUs"),
-    "more memory than a node has": (lambda s: having(s, A, memory_gb=500.0), "512.0 of 500.0 GB"),
+    "more than a node reports": (lambda s: booked(s, A, MINE, Booking(V, 1, 1)), "a: 9 of 8 GPUs are booked"),
+    "more CPUs than a node has": (lambda s: booked(s, A, replace(MINE, cpus=72.0)), "a: 72 of 64 CPUs"),
+    "more memory than a node has": (lambda s: booked(s, A, replace(MINE, memory_gb=520.0)), "a: 520 of 512 GB"),
     "room that runs and is promised": (
         lambda s: replace(with_job(s, Q, claim=ROOM), claims=(Q,)),
         "8 GPUs run and 8 are promised",
@@ -102,7 +102,7 @@ BROKEN: dict[str, tuple[Callable[[State], State], str]] = {
 
 def told(before: State, after: State) -> str:
     """What is found wrong with a step between two states."""
-    return "; ".join(faults_of(before, Step(after), set()))
+    return "; ".join(faults_of(before, Step(after)))
 
 
 def test_a_good_state_has_no_faults() -> None:

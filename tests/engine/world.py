@@ -28,7 +28,7 @@ from optsched.errors import Conflict
 from optsched.planner.plan import PlanOptions, plan_round
 from optsched.solve.ladder import SolverChoice
 from optsched.values.cluster import NodeState
-from optsched.values.ids import JobId, NodeId, ReservationId
+from optsched.values.ids import JobId, LevelName, NodeId, ReservationId
 from optsched.values.job import JobState, gpus_on
 from tests.builders import team, window
 from tests.engine.drawn import drawn_cluster, drawn_job
@@ -65,7 +65,7 @@ class World:
         self.heard: dict[NodeId, int] = {NodeId(name): 0 for name in self.names}
         self.began: set[tuple[NodeId, tuple[JobId, int]]] = set()
         self.dead: set[NodeId] = set()
-        self.shrunk: set[str] = set()
+        self.displaced: set[tuple[JobId, int]] = set()
         self.jobs = 0
         self.rounds = 0
 
@@ -142,7 +142,7 @@ class World:
             assert self.state is before
             return None
         self.log.append(Entry(now, event))
-        faults = [*faults_of(before, found, self.shrunk), *broken_promises(before, found.state, event)]
+        faults = [*faults_of(before, found, self.displaced), *broken_promises(before, found.state, event)]
         assert not faults, f"seed {self.seed}, at {now:g}: {faults} by {event}"
         self.state = found.state
         crash = self.crashes and found.commands and self.draw.random() < 0.03
@@ -204,6 +204,7 @@ class World:
             (1, self._stale),
             (2, self._checkpoint),
             (0.5, self._rules),
+            (0.5, self._describe),
         ]
         weights = np.array([weight for weight, _ in kinds])
         kinds[self.draw.choice(len(kinds), p=weights / weights.sum())][1]()
@@ -301,6 +302,19 @@ class World:
         if name is not None:
             taken = self.state.now + float(self.draw.choice([-50, 0, 500]))
             self._take(ev.Checkpointed(name, taken_at=taken))
+
+    def _describe(self) -> None:
+        """A node reports another number of GPUs, has other CPUs, or is said to be in another rack."""
+        name = self._some_node()
+        record, chance = self.state.nodes[name], self.draw.random()
+        if chance < 0.6:
+            self._take(ev.GpusChanged(name, int(self.draw.choice([4, 6, 8, 8, 8]))))
+        elif chance < 0.8:
+            self._take(ev.SetNode(replace(record.node, cpus=float(self.draw.choice([32, 64, 64])))))
+        else:
+            rack = str(self.draw.choice(["r1", "r2", "r3"]))
+            self.displaced |= {(each.job, each.run) for each in record.bookings}
+            self._take(ev.SetNode(replace(record.node, domains={**record.node.domains, LevelName("rack"): rack})))
 
     def _rules(self) -> None:
         chance = self.draw.random()
