@@ -8,13 +8,14 @@ SNAPSHOT ?= optsched/examples/philly-busy.json.gz
 BUDGET   ?= 10
 
 SEEDS    ?= 200
+FROM     ?= 0
 
 .PHONY: help run test soak lint bench proto lock clean
 
 help:
 	@echo "make run    plan one round of a busy real cluster (SNAPSHOT=... for your own)"
 	@echo "make test   run the tests"
-	@echo "make soak   drive the engine through SEEDS=200 random worlds: an hour or two"
+	@echo "make soak   drive the engine through SEEDS=200 pairs of random worlds (FROM=0): about an hour"
 	@echo "make lint   style, types, layers"
 	@echo "make bench  time the benchmark rounds"
 	@echo "make proto  generate code from the contract in service/proto"
@@ -35,7 +36,7 @@ test: $(READY)
 	$(BIN)/python -m pytest -n 2 $(TESTS)
 
 soak: $(READY)
-	SOAK_SEEDS=$(SEEDS) $(BIN)/python -m pytest -n 2 tests/engine/test_chaos.py
+	SOAK_FROM=$(FROM) SOAK_SEEDS=$(SEEDS) $(BIN)/python -m pytest -n 2 tests/engine/test_chaos.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -14,14 +14,15 @@ from optsched.engine.commands import Kind
 from optsched.engine.draft import Draft
 from optsched.engine.events import Cause, Decided
 from optsched.engine.places import claimed
+from optsched.engine.promises import tell_reserved
 from optsched.engine.runs import stop_run
-from optsched.engine.state import Change, Claim, StopCause, goes_on
+from optsched.engine.state import Change, Claim, JobRecord, StopCause, goes_on
 from optsched.engine.tables import JobTrigger
 from optsched.planner.instants import moment_text
 from optsched.values.cluster import NodeState
 from optsched.values.ids import JobId, NodeId
 from optsched.values.job import JobState, Placement, gpus_on
-from optsched.values.plan import Move, Plan, Preemption, ReservedRoom
+from optsched.values.plan import Move, Plan, Preemption
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +185,30 @@ def _apply(draft: Draft, event: Decided, takers: Mapping[JobId, _Taker], stops: 
             continue
         before = record.job.placed_gpus
         after = sum(gpus_on(gpus) for gpus in taker.placement.values())
-        record = replace(record, on_call=event.lent.get(job, ()))
+        record = replace(record, on_call=_on_call(draft, event, record, taker.placement))
         stop_run(draft, record, StopCause.ELSEWHERE, claim=claim, why="goes on elsewhere")
+        off = _left_for_good(event, draft, job, taker.placement)
         if taker.change is Change.MOVE:
-            draft.note(Kind.MOVED, f"goes on {_where(taker.placement)}", job)
+            draft.note(Kind.MOVED, f"goes on {_where(taker.placement)}{off}", job)
         else:
-            draft.note(Kind.RESIZED, f"{before} → {after} GPUs, {_where(taker.placement)}", job)
+            draft.note(Kind.RESIZED, f"{before} → {after} GPUs, {_where(taker.placement)}{off}", job)
+
+
+def _on_call(draft: Draft, event: Decided, record: JobRecord, placement: Placement) -> tuple[JobId, ...]:
+    """Return who may stop a run that goes on elsewhere: whose room it is let into, and in whose room it stays."""
+    lent = event.lent.get(record.id, ())
+    rooms = event.plan.reservations if event.cause is Cause.ROUND else draft.before.reserved
+    inside = {room.job for room in rooms if not room.planned.keys().isdisjoint(placement)}
+    return (*lent, *(job for job in record.on_call if job in inside and job not in lent))
+
+
+def _left_for_good(event: Decided, draft: Draft, job: JobId, placement: Placement) -> str:
+    """Return which nodes a move is meant to empty, in words."""
+    if event.cause is not Cause.LEAVE:
+        return ""
+    left = [node for node in draft.job(job).job.placement if node not in placement]
+    shown = ", ".join(left[:3]) + (f" and {len(left) - 3} more nodes" if len(left) > 3 else "")
+    return f", off {shown}, which {'is' if len(left) == 1 else 'are'} to become empty"
 
 
 def _where(placement: Placement) -> str:
@@ -224,19 +243,4 @@ def _remember(draft: Draft, plan: Plan) -> None:
         elif record.unseen or record.reason != waiting.detail:
             record = replace(record, reason=waiting.detail, blocked_by=waiting.reason, unseen=False)
             draft.put(record, quietly=True)
-    before = {room.job: room for room in draft.before.reserved}
-    for room in plan.reservations:
-        old = before.get(room.job)
-        if old is None or old.start_estimate_at != room.start_estimate_at or old.domain != room.domain:
-            draft.note(Kind.RESERVED, _reserved(room, old), room.job)
-
-
-def _reserved(room: ReservedRoom, before: ReservedRoom | None) -> str:
-    """Return what a reservation says, and what it said before where that was something else."""
-    start = room.start_estimate_at
-    when = "as soon as it is free" if start is None else f"to start at {moment_text(start)}"
-    held = f"{len(room.nodes)} nodes are held" if room.nodes else "nothing is held yet"
-    text = f"room is planned in {room.domain}, {when}; {held}"
-    if before is not None and before.start_estimate_at is not None and before.start_estimate_at != start:
-        text += f" (it was to start at {moment_text(before.start_estimate_at)})"
-    return text
+    tell_reserved(draft, plan.reservations)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import replace
 
 from optsched.engine.events import Cause, Decided
 from optsched.engine.kept import kept_back
-from optsched.engine.places import barred_nodes, claimed, pick, stand_in, suits
+from optsched.engine.leaving import leavers, moved_off, without_them
+from optsched.engine.patience import without_delays
+from optsched.engine.places import barred_nodes, claimed, held_for_others, lies_as_required, pick, stand_in, suits
 from optsched.engine.state import JobRecord, State
 from optsched.engine.view import snapshot_of
 from optsched.policy.victims import grace_s
@@ -28,9 +30,21 @@ def decide(state: State, planner: Planner) -> Decided | None:
     if repaired is not None:
         return repaired
     snapshot = snapshot_of(state)
-    plan, again = _planned(state, snapshot, planner)
+    plan, again = _planned(state, snapshot, lambda given: without_delays(state, given, planner(given)))
     called = _called_in(state, snapshot, plan, planner)
-    return called or Decided(plan, state.version, lent=_lent(plan), again=again)
+    if called is not None:
+        return called
+    going = leavers(state, snapshot)
+    if going and not _changes(plan):
+        moves = moved_off(state, snapshot, going, planner(without_them(snapshot, going)))
+        if moves is not None:
+            return moves
+    return Decided(plan, state.version, lent=_lent(plan), again=again or (bool(going) and _changes(plan)))
+
+
+def _changes(plan: Plan) -> bool:
+    """Return whether a plan changes anything that runs or waits."""
+    return bool(plan.starts or plan.preemptions or plan.migrations or plan.resizes)
 
 
 def _planned(state: State, snapshot: Snapshot, planner: Planner) -> tuple[Plan, bool]:
@@ -44,15 +58,25 @@ def _planned(state: State, snapshot: Snapshot, planner: Planner) -> tuple[Plan, 
     }
     if not frail:
         return planner(snapshot), False
-    plan = planner(replace(snapshot, jobs=tuple(job for job in snapshot.jobs if job.id not in frail)))
-    if plan.starts or plan.preemptions or plan.migrations or plan.resizes:
+    plan = planner(_less(snapshot, frail))
+    if _changes(plan):
         return plan, True
     whole = planner(snapshot)
     giving: tuple[Preemption | Move, ...] = (*whole.preemptions, *whole.migrations, *whole.resizes)
     served = {job for each in giving for job in each.beneficiaries}
-    starts = tuple(each for each in whole.starts if each.job in frail and each.job not in served)
-    queued = (*plan.queued, *(each for each in whole.queued if each.job in frail))
-    return replace(plan, starts=starts, queued=queued), False
+    rest = tuple(each for each in whole.queued if each.job in frail)
+    free = {each.job for each in whole.starts if each.job in frail and each.job not in served}
+    # With them alone once more: what is planned for others, and who is let into it, has to be right too.
+    some = planner(_less(snapshot, frail - free)) if free else plan
+    if some.preemptions or some.migrations or some.resizes:
+        some = plan
+    told = {each.job for each in some.queued}
+    return replace(some, queued=(*some.queued, *(each for each in rest if each.job not in told))), False
+
+
+def _less(snapshot: Snapshot, jobs: Set[JobId]) -> Snapshot:
+    """Return a snapshot without some jobs."""
+    return replace(snapshot, jobs=tuple(job for job in snapshot.jobs if job.id not in jobs))
 
 
 # Repair
@@ -86,13 +110,10 @@ def _repair(state: State) -> Decided | None:
 def _spoken_for(state: State, record: JobRecord) -> set[NodeId]:
     """Return the nodes that a failed gang may not take for itself before a round: those ahead of it come first.
 
-    What was free when the last round ended is of no use to them, unless it is held; what changed since may be.
+    What is held for somebody is the round's to give. Of the rest, what was free when the last round ended is of no use
+    to them; what changed since may be.
     """
-    priority, found = record.job.priority, set[NodeId]()
-    for room in state.reserved:
-        holder = state.jobs.get(room.job)
-        if holder is not None and holder.id != record.id and holder.job.priority > priority:
-            found.update(room.nodes)
+    priority, found = record.job.priority, held_for_others(state.reserved, record.id)
     ahead = any(
         each.state is JobState.QUEUED
         and each.claim is None
@@ -133,7 +154,8 @@ def _patched(state: State, record: JobRecord, held: dict[NodeId, int], spoken_fo
             return None
         used.add(other)
         placement[other] = pick(state.nodes[other], gpus)
-    return placement
+    # Nodes may have been moved to other domains while the gang ran.
+    return placement if lies_as_required(record.job, placement, state.nodes, state.cluster.levels) else None
 
 
 # Holds
@@ -159,8 +181,7 @@ def _called_in(state: State, snapshot: Snapshot, plan: Plan, planner: Planner) -
         mine = guests.get(waiting.job)
         if not mine:
             continue
-        without = replace(snapshot, jobs=tuple(job for job in snapshot.jobs if job.id not in mine))
-        start = next((each for each in planner(without).starts if each.job == waiting.job), None)
+        start = next((each for each in planner(_less(snapshot, mine)).starts if each.job == waiting.job), None)
         if start is None or start.waits_for:
             continue
         placed = [(name, state.jobs[name]) for name in sorted(mine)]

@@ -143,6 +143,8 @@ class Draft:
         then = node_after(record.node.state, trigger)
         node = replace(record.node, state=then, reason=reason)
         found = replace(record, node=node, **changes)  # type: ignore[arg-type]
+        if trigger is NodeTrigger.DRAIN:
+            found = replace(found, drains_since=self.now)
         self.put_node(found)
         return self.nodes[node.id]
 

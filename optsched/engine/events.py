@@ -309,6 +309,8 @@ class Cause(enum.Enum):
     """A failed gang goes on with what is left of it and a few other nodes."""
     HOLD = "hold"
     """A reservation is called in: what ran in it on that condition gives way."""
+    LEAVE = "leave"
+    """Work goes on elsewhere, off nodes that are to become empty."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from optsched.engine import events
 from optsched.engine.commands import Kind, Verb
 from optsched.engine.draft import Draft
+from optsched.engine.holders import tell_drain
 from optsched.engine.runs import abandon, drained, fail
 from optsched.engine.state import NodeRecord, State
 from optsched.engine.tables import HOLDS_RUN, NODE_TABLE, NodeTrigger
@@ -65,6 +66,7 @@ def fence(draft: Draft, node: NodeId) -> None:
         if owner.run != booking.run or owner.state not in HOLDS_RUN or record.node.state is NodeState.DOWN:
             draft.release(booking.job, node, booking.run)
             drained(draft, booking.job)
+            tell_drain(draft, node)
 
 
 def back(draft: Draft, node: NodeId) -> None:
@@ -142,6 +144,7 @@ def close(draft: Draft, node: NodeId, trigger: NodeTrigger, reason: str) -> None
     else:
         drop_claims(draft, frozenset({node}), f"{node} was {wanted.value}")
         draft.note(Kind.NODE, f"{wanted.value}{f': {reason}' if reason else ''}", node=node)
+        tell_drain(draft, node)
 
 
 def gpus_changed(draft: Draft, node: NodeId, gpus: int) -> None:
@@ -158,6 +161,8 @@ def gpus_changed(draft: Draft, node: NodeId, gpus: int) -> None:
     reason = f"reports {gpus} of {record.node.gpus} GPUs, {booked} are booked" if short else ""
     draft.put_node(replace(record, node=replace(record.node, gpus=gpus, gpus_bad=bad, reason=reason)))
     draft.rules()
+    if gpus < record.node.gpus:
+        drop_claims(draft, frozenset({node}), f"{node} has fewer GPUs")
     text = f"has {gpus} GPUs, had {record.node.gpus}{f', and {booked} are booked' if short else ''}"
     draft.note(Kind.ALARM if short else Kind.NODE, text, node=node)
 
@@ -190,6 +195,7 @@ def set_node(draft: Draft, event: events.SetNode) -> None:
         return
     draft.put_node(replace(record, node=node))
     draft.rules()
+    drop_claims(draft, frozenset({given.id}), f"{given.id} is described anew")
     text = "is described anew"
     owners = sorted({booking.job for booking in record.bookings})
     if node.domains != record.node.domains and owners:
@@ -291,6 +297,7 @@ def inventory(draft: Draft, event: events.Inventory) -> None:
         owner = draft.job(job)
         current = owner.run == run and owner.state in HOLDS_RUN
         draft.release(job, event.node, run)
+        tell_drain(draft, event.node)
         if current and owner.launch is None and event.node not in owner.done_on:
             why = f"{event.node} no longer has its task"
             fail(draft, draft.job(job), infra=True, why=why, bad=frozenset({event.node}), lost=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from optsched.engine.commands import Kind, Verb
 from optsched.engine.draft import Draft, room_on, side_fits
 from optsched.engine.health import suspect
-from optsched.engine.places import barred_nodes, claimed, pick, stand_in, without
+from optsched.engine.places import barred_nodes, claimed, held_for_others, lies_as_required, pick, stand_in, without
 from optsched.engine.runs import abandon, fail, good_checkpoint
 from optsched.engine.state import Change, Claim, JobRecord, Launch, NodeRecord, share_of
 from optsched.engine.tables import JobTrigger
@@ -134,7 +134,7 @@ def _swap(draft: Draft, record: JobRecord, missing: list[NodeId]) -> bool:
     held = claimed(draft.nodes.keys(), draft.jobs, draft.claims)
     reservations = draft.get("reservations")
     assert isinstance(reservations, dict)
-    barred = barred_nodes(job, reservations, draft.now)
+    barred = barred_nodes(job, reservations, draft.now) | held_for_others(draft.before.reserved, job.id)
     used = set(job.placement)
     found: dict[NodeId, NodeId] = {}
     for node in missing:
@@ -147,7 +147,8 @@ def _swap(draft: Draft, record: JobRecord, missing: list[NodeId]) -> bool:
     fresh = {other: pick(draft.node(other), gpus_on(job.placement[node])) for node, other in found.items()}
     placement = {**without(job.placement, set(missing)), **fresh}
     launch = record.launch
-    assert launch is not None
+    if launch is None or not lies_as_required(job, placement, draft.nodes, draft.before.cluster.levels):
+        return False
     record = draft.put(
         replace(
             record,

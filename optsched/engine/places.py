@@ -10,6 +10,7 @@ from optsched.policy.victims import estimated_end
 from optsched.values.cluster import Node, NodeState, Reservation, ReservationKind
 from optsched.values.ids import NODE_LEVEL, JobId, LevelName, NodeId, ReservationId
 from optsched.values.job import Job, Placement, gpus_on
+from optsched.values.plan import ReservedRoom
 
 Nodes = Mapping[NodeId, NodeRecord]
 
@@ -23,6 +24,11 @@ def claimed(nodes: Set[NodeId], jobs: Mapping[JobId, JobRecord], claims: tuple[J
             if node in nodes:
                 found[node] = found.get(node, 0) + gpus_on(gpus)
     return found
+
+
+def held_for_others(reserved: tuple[ReservedRoom, ...], job: JobId) -> set[NodeId]:
+    """Return the nodes on which anything is held for the reservations of other jobs."""
+    return {node for room in reserved if room.job != job for node in room.nodes}
 
 
 def suits(node: Node, job: Job) -> bool:
@@ -69,6 +75,29 @@ def stand_in(
         if best is None or key < best[0]:
             best = (key, name)
     return None if best is None else best[1]
+
+
+def lies_as_required(job: Job, placement: Placement, nodes: Nodes, levels: tuple[LevelName, ...]) -> bool:
+    """Return whether a placement is inside the domain that a job requires, and each of its slices in one domain."""
+    bound = [(job.required, 0)] if job.required is not None else []
+    for level, size in (*bound, *((piece.within, piece.gpus) for piece in job.slices)):
+        inside: dict[object, int] = {}
+        for name, gpus in placement.items():
+            domain = _domain(nodes[name].node, level, levels)
+            if domain is None:
+                return False
+            inside[domain] = inside.get(domain, 0) + gpus_on(gpus)
+        if len(inside) > 1 if size == 0 else any(gpus % size for gpus in inside.values()):
+            return False
+    return True
+
+
+def _domain(node: Node, level: LevelName, levels: tuple[LevelName, ...]) -> object:
+    """Return the domain of a level that a node is in, by its whole path; None where it is in none."""
+    if level == NODE_LEVEL:
+        return node.id
+    path = tuple(node.domains.get(each) for each in levels[: levels.index(level) + 1]) if level in levels else (None,)
+    return None if path[-1] is None else path
 
 
 def _bound_levels(job: Job, levels: tuple[LevelName, ...]) -> tuple[LevelName, ...]:

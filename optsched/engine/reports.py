@@ -9,6 +9,7 @@ from optsched.engine.commands import Kind
 from optsched.engine.draft import Draft
 from optsched.engine.events import Outcome
 from optsched.engine.health import blame
+from optsched.engine.holders import tell_drain
 from optsched.engine.launch import ready
 from optsched.engine.runs import complete, drained, fail
 from optsched.engine.state import JobRecord, Saved
@@ -98,6 +99,7 @@ def released(draft: Draft, event: events.Report) -> None:
             _stale(draft, event.job, event.node, "GPUs are reported free that its run still has")
         else:
             draft.release(event.job, event.node, each.run)
+            tell_drain(draft, event.node)
     drained(draft, event.job)
 
 

@@ -42,12 +42,15 @@ def unbegun(record: JobRecord) -> bool:
     return record.launch is not None and record.launch.reserving
 
 
+def left_s(record: JobRecord, more_s: float = 0.0) -> float | None:
+    """Return the run time that a job states, less what is saved of it and `more_s`; None where it states none."""
+    estimate, done = record.estimate_s, record.done_s + more_s
+    return estimate if estimate is None or done <= 0 else max(min(estimate, LEAST_LEFT_S), estimate - done)
+
+
 def queued_again(record: JobRecord, job: Job) -> Job:
     """Return a job as rounds see it while it waits for its next run."""
-    estimate = record.estimate_s
-    if estimate is not None and record.done_s > 0:
-        estimate = max(min(estimate, LEAST_LEFT_S), estimate - record.done_s)
-    return replace(job, state=JobState.QUEUED, placement={}, started_at=None, estimated_runtime_s=estimate)
+    return replace(job, state=JobState.QUEUED, placement={}, started_at=None, estimated_runtime_s=left_s(record))
 
 
 def saved_s(record: JobRecord, now: float, profile: Profile, *, signalled: bool) -> float:

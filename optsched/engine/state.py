@@ -35,7 +35,7 @@ class NodeRecord:
 
     `last_seen_at` is when its agent was last heard, on the scheduler's clock; None: it holds no lease. `session` is the
     agent's. `opens_as` is what the node becomes once its probe has passed. `failures` are the instants at which gangs
-    failed on it.
+    failed on it, `drains_since` is when it was last told to drain.
     """
 
     node: Node
@@ -46,6 +46,7 @@ class NodeRecord:
     session: int = 0
     opens_as: NodeState = NodeState.UP
     failures: tuple[float, ...] = ()
+    drains_since: float | None = None
 
     @property
     def booked_gpus(self) -> int:
@@ -271,7 +272,7 @@ def initial(snapshot: Snapshot, settings: Settings | None = None, epoch: int = 1
     return State(
         now=snapshot.now,
         cluster=replace(snapshot.cluster, nodes=()),
-        nodes={node.id: NodeRecord(node, tuple(bookings[node.id])) for node in snapshot.cluster.nodes},
+        nodes={node.id: _noted(node, tuple(bookings[node.id]), snapshot.now) for node in snapshot.cluster.nodes},
         teams={team.id: team for team in snapshot.teams},
         jobs=jobs,
         profile=profile,
@@ -279,6 +280,10 @@ def initial(snapshot: Snapshot, settings: Settings | None = None, epoch: int = 1
         reservations={entry.id: entry for entry in snapshot.reservations},
         epoch=epoch,
     )
+
+
+def _noted(node: Node, bookings: tuple[Booking, ...], now: float) -> NodeRecord:
+    return NodeRecord(node, bookings, drains_since=now if node.state is NodeState.DRAINING else None)
 
 
 def _tokens_left(job: Job, now: float, profile: Profile) -> float:

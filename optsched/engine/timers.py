@@ -9,12 +9,13 @@ from dataclasses import replace
 from optsched.engine.commands import Kind, Verb
 from optsched.engine.draft import Draft
 from optsched.engine.health import leases
+from optsched.engine.holders import held_by
 from optsched.engine.launch import overdue
+from optsched.engine.leaving import next_looks, to_leave, windows_ahead
 from optsched.engine.runs import ask, nodes_of_run, stop_run
 from optsched.engine.state import JobRecord, State, StopCause, tokens_at
 from optsched.planner.instants import moment_text
 from optsched.policy.victims import estimated_end, grace_s
-from optsched.values.cluster import Reservation, ReservationKind
 from optsched.values.job import JobState
 from optsched.values.profile import Profile
 
@@ -41,7 +42,8 @@ def tick(draft: Draft) -> None:
         deadline = record.job.start_deadline_at
         if record.state is JobState.QUEUED and deadline is not None and draft.before.now < deadline <= draft.now:
             draft.note(Kind.DEADLINE, "its start deadline is missed: it stays at the head of the queue", record.id)
-    if any(record.state is JobState.QUEUED for record in draft.jobs.values()):
+    waits = any(record.state is JobState.QUEUED for record in draft.jobs.values())
+    if waits or to_leave(replace(draft.before, now=draft.now)):
         draft.due = True
 
 
@@ -54,19 +56,16 @@ def _kill(draft: Draft, record: JobRecord) -> None:
     draft.put(replace(record, stop=replace(stop, killed=True)), quietly=True)
 
 
-def windows(state_reservations: object) -> list[Reservation]:
-    """Return the maintenance windows among reservations."""
-    assert isinstance(state_reservations, dict)
-    return [each for each in state_reservations.values() if each.kind is ReservationKind.MAINTENANCE]
-
-
 def _give_back(draft: Draft) -> None:
-    """Stop preemptible jobs in time for the windows that close their nodes."""
-    profile = draft.get("profile")
+    """Stop preemptible jobs in time for the windows that close their nodes; tell who is there when one begins."""
+    profile, reservations = draft.get("profile"), draft.get("reservations")
     assert isinstance(profile, Profile)
-    for window in windows(draft.get("reservations")):
-        if window.end_at <= draft.now:
-            continue
+    assert isinstance(reservations, dict)
+    for window in windows_ahead(reservations, draft.now):
+        if draft.before.now < window.start_at <= draft.now:
+            for node in window.nodes:
+                if node in draft.nodes and (left := held_by(draft, node)):
+                    draft.note(Kind.ALARM, f"{window.id} begins, and it still runs {left}", node=node)
         closing = frozenset(window.nodes)
         for record in list(draft.jobs.values()):
             if record.state is not JobState.RUNNING or closing.isdisjoint(record.job.placement):
@@ -106,7 +105,8 @@ def _duties(state: State) -> Iterator[float]:
         if node.last_seen_at is not None:
             yield node.last_seen_at + settings.lease_s + 0.001
             yield node.last_seen_at + settings.lease_s + settings.lease_patience_s + 0.001
-    for window in windows(dict(state.reservations)):
+    windows = windows_ahead(state.reservations, state.now)
+    for window in windows:
         yield window.start_at
         yield window.end_at
     for entry in state.reservations.values():
@@ -120,8 +120,8 @@ def _duties(state: State) -> Iterator[float]:
             yield record.stop.kill_at
         elif record.state is JobState.QUEUED:
             yield from _of_waiting(record, profile)
-        elif record.state is JobState.RUNNING and record.job.preemptible and state.reservations:
-            for window in windows(dict(state.reservations)):
+        elif record.state is JobState.RUNNING and record.job.preemptible:
+            for window in windows:
                 if not set(window.nodes).isdisjoint(record.job.placement):
                     yield window.start_at - grace_s(record.job, profile)
 
@@ -140,7 +140,8 @@ def _of_waiting(record: JobRecord, profile: Profile) -> Iterator[float]:
 
 
 def _chances(state: State) -> Iterator[float]:
-    """Yield the instants from which a round may find what the last one could not, while anybody waits."""
+    """Yield the instants from which a round may find what the last one could not."""
+    yield from next_looks(state)
     waiting = [record for record in state.jobs.values() if record.state is JobState.QUEUED and record.claim is None]
     if not waiting:
         return

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from optsched.engine.draft import SIDE_SLACK
 from optsched.engine.kept import kept_back
+from optsched.engine.runs import left_s
 from optsched.engine.state import Booking, Claim, JobRecord, NodeRecord, State, booking_of, goes_on, tokens_at
 from optsched.policy.victims import grace_s
 from optsched.values.ids import JobId, NodeId, TeamId, UserId
@@ -33,9 +35,12 @@ def snapshot_of(state: State) -> Snapshot:
     profile, now = state.profile, state.now
     ratios = _ratios(state)
     barred = kept_back(state.jobs, state.ended)
+    overfull = {name for name, record in state.nodes.items() if _overfull(record)}
     for record in state.jobs.values():
         if record.claim is not None:
-            jobs.append(_placed(record, record.claim, now))
+            job = _placed(record, record.claim, now)
+            ratio = ratios.get((job.team, job.user))
+            jobs.append(job if ratio is None else _corrected(job, ratio, now))
             pinned.add(record.id)
             continue
         if record.state is JobState.QUEUED:
@@ -53,7 +58,7 @@ def snapshot_of(state: State) -> Snapshot:
             if record.first_in_line:
                 placed_at[record.id] = job.submitted_at - FIRST_S
         elif record.state in (JobState.STARTING, JobState.RUNNING):
-            job = record.job
+            job = record.job if overfull.isdisjoint(record.job.placement) else _as_large(record.job)
             if record.state is JobState.STARTING or record.done_on or _just_moved(record, now, profile):
                 pinned.add(record.id)
             elif tokens_at(record, now, profile) < 1.0:
@@ -70,6 +75,7 @@ def snapshot_of(state: State) -> Snapshot:
         guests=guests_of(state),
         placed_at=placed_at,
         late=frozenset(late),
+        reserved=state.reserved,
     )
     return Snapshot(
         now=now,
@@ -100,10 +106,28 @@ def _placed(record: JobRecord, claim: Claim, now: float) -> Job:
         state=JobState.RUNNING,
         placement=claim.placement,
         started_at=now,
+        estimated_runtime_s=left_s(record),
         gpus=record.job.gpus,
         min_gpus=min(record.job.min_gpus, size),
         max_gpus=max(record.job.max_gpus, size),
     )
+
+
+def _overfull(record: NodeRecord) -> bool:
+    """Return whether more of a node is booked than it has by now."""
+    node = record.node
+    cpus = sum(each.cpus for each in record.bookings)
+    memory = sum(each.memory_gb for each in record.bookings)
+    return (
+        record.booked_gpus > node.healthy_gpus
+        or (node.cpus is not None and cpus > node.cpus - node.cpus_reserved + SIDE_SLACK)
+        or (node.memory_gb is not None and memory > node.memory_gb + SIDE_SLACK)
+    )
+
+
+def _as_large(job: Job) -> Job:
+    """Return a job that keeps its size: to resize is to start anew, and its node would not take it again."""
+    return replace(job, min_gpus=job.placed_gpus, max_gpus=job.placed_gpus)
 
 
 def _just_moved(record: JobRecord, now: float, profile: Profile) -> bool:

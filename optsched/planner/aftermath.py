@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from optsched.planner.reservations import Reserved
+from optsched.planner.forecast import Reserved
 from optsched.rounds.assignment import Assignment
 from optsched.rounds.problem import Cut, Flags, Ints, Problem, RoundJob
 from optsched.rounds.room import room_in_cluster, slice_down, usable, whole_slices

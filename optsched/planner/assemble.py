@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from optsched.planner.forecast import Reserved
 from optsched.planner.indices import Indices, fabrics_of
-from optsched.planner.reservations import Reserved, reserved_rooms
+from optsched.planner.reservations import reserved_rooms
 from optsched.policy.victims import median_reporting_start, stop_cost
 from optsched.rounds.assignment import Change, Flow, flow_of
 from optsched.rounds.problem import Problem, Spread

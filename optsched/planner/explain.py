@@ -9,8 +9,8 @@ import numpy as np
 
 from optsched.planner.advice import Proof, first_proven, room_advice
 from optsched.planner.aftermath import After, after_plan, alike, fits_in, most_in_one_place, room_for
+from optsched.planner.forecast import Reserved
 from optsched.planner.instants import instant_text, span_text
-from optsched.planner.reservations import Reserved
 from optsched.rounds.assignment import Assignment
 from optsched.rounds.problem import Ceiling, Cut, Ints, Problem, RoundJob, What
 from optsched.rounds.room import gpus_by_side_resources, slice_down, usable, whole_slices

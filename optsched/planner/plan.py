@@ -11,7 +11,8 @@ from optsched.errors import UsageError
 from optsched.planner.advice import Proof
 from optsched.planner.assemble import assemble
 from optsched.planner.explain import explain_waiting
-from optsched.planner.reservations import Reserved, reserve
+from optsched.planner.forecast import Reserved
+from optsched.planner.reservations import reserve
 from optsched.rounds.build import build_problem
 from optsched.rounds.problem import Problem
 from optsched.solve.coarse import EXACT_NODES

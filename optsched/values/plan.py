@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from optsched.values.ids import JobId, NodeId
@@ -83,8 +84,8 @@ class Move:
 class ReservedRoom:
     """Room that is planned for a blocked gang; `start_estimate_at` None while its start cannot be estimated.
 
-    `nodes` are those on which anything is held. `guests` are the jobs that this plan lets into what is held on
-    condition that the gang may stop them.
+    `nodes` are those on which anything is held, `planned` the GPUs that it will use, by node. `guests` are the jobs
+    that this plan lets into what is held on condition that the gang may stop them.
     """
 
     job: JobId
@@ -92,6 +93,7 @@ class ReservedRoom:
     nodes: tuple[NodeId, ...]
     start_estimate_at: float | None
     guests: tuple[JobId, ...] = ()
+    planned: Mapping[NodeId, int] = field(default_factory=dict)
 
 
 class UnblockKind(enum.Enum):

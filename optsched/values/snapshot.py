@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from optsched.values.cluster import Cluster, Reservation
 from optsched.values.ids import JobId, NodeId
 from optsched.values.job import Job
+from optsched.values.plan import ReservedRoom
 from optsched.values.profile import Profile
 from optsched.values.team import Team
 
@@ -44,7 +45,7 @@ class Carried:
     on condition that they can be; `pinned` ones are neither stopped nor moved nor resized. `guests` names, by job
     that waits, those that run in what is held for it and that it may stop. `placed_at` gives a queued job another place
     in the order than its submission does. `late` jobs miss their start deadline whatever is done: nobody makes room
-    for it.
+    for it. `reserved` is what the last round planned for those that were blocked: it stands where nothing is sooner.
     """
 
     occupied: tuple[Occupied, ...] = ()
@@ -54,6 +55,7 @@ class Carried:
     guests: Mapping[JobId, frozenset[JobId]] = field(default_factory=dict)
     placed_at: Mapping[JobId, float] = field(default_factory=dict)
     late: frozenset[JobId] = frozenset()
+    reserved: tuple[ReservedRoom, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

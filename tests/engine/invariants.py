@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Set
 
 from optsched.engine.commands import Kind
 from optsched.engine.draft import Step
-from optsched.engine.state import State, StopCause, tokens_at
+from optsched.engine.state import JobRecord, NodeRecord, State, StopCause, tokens_at
 from optsched.engine.tables import ENDS, HOLDS_RUN
 from optsched.values.job import JobState, gpus_on
 
 
-def faults_of(before: State, step: Step, shrunk: set[str]) -> list[str]:
-    """Return what a step broke; `shrunk` are nodes that have reported fewer GPUs than they had."""
+def faults_of(before: State, step: Step, displaced: Set[tuple[str, int]] = frozenset()) -> list[str]:
+    """Return what a step broke. `displaced` are runs under which a node was moved elsewhere: they are left alone."""
     after = step.state
     return [
-        *_nodes(after, shrunk),
-        *_jobs(after),
+        *_nodes(before, after),
+        *_jobs(after, displaced),
         *_life(before, step),
         *_stops(before, step),
         *_floors(before, after),
     ]
 
 
-def _nodes(state: State, shrunk: set[str]) -> list[str]:
-    """No GPU has two owners, no node more than it reports, and no room is promised twice."""
+def _nodes(before: State, state: State) -> list[str]:
+    """No GPU has two owners, no node gives more than it reports, and no room is promised twice.
+
+    A node that reports less than it did keeps what it has, and gets nothing more.
+    """
     faults = []
     promised = defaultdict(int)
     for job in state.claims:
@@ -41,17 +45,35 @@ def _nodes(state: State, shrunk: set[str]) -> list[str]:
                 taken |= set(each.gpus)
             if state.record(each.job) is None or name not in state.record(each.job).booked_on:
                 faults.append(f"{name}: booked for {each.job}, which does not know of it")
-        if name in shrunk:
-            continue
-        if record.booked_gpus > record.node.healthy_gpus:
-            faults.append(f"{name}: {record.booked_gpus} of {record.node.healthy_gpus} GPUs are booked")
+        faults += _within(record, before.nodes.get(name))
         stay = sum(gpus_on(each.gpus) for each in record.bookings if _stays(state, each.job, each.run))
-        if stay + promised[name] > record.node.healthy_gpus:
+        if promised[name] and stay + promised[name] > record.node.healthy_gpus:
             faults.append(f"{name}: {stay} GPUs run and {promised[name]} are promised")
-        cpus = sum(each.cpus for each in record.bookings)
-        if record.node.cpus is not None and cpus > record.node.cpus - record.node.cpus_reserved + 1e-6:
-            faults.append(f"{name}: {cpus} of {record.node.cpus} CPUs are booked")
     return faults
+
+
+def _within(record: NodeRecord, old: NodeRecord | None) -> list[str]:
+    """Return of what a node has given away more than it has, and did not before."""
+    node, faults = record.node, []
+    was = {} if old is None else _booked(old)
+    has = {
+        "GPUs": node.healthy_gpus,
+        "CPUs": None if node.cpus is None else node.cpus - node.cpus_reserved,
+        "GB": node.memory_gb,
+    }
+    for what, amount in _booked(record).items():
+        limit = has[what]
+        if limit is not None and amount > limit + 1e-6 and amount > was.get(what, 0.0):
+            faults.append(f"{node.id}: {amount:g} of {limit:g} {what} are booked")
+    return faults
+
+
+def _booked(record: NodeRecord) -> dict[str, float]:
+    return {
+        "GPUs": record.booked_gpus,
+        "CPUs": sum(each.cpus for each in record.bookings),
+        "GB": sum(each.memory_gb for each in record.bookings),
+    }
 
 
 def _stays(state: State, job: str, run: int) -> bool:
@@ -59,7 +81,7 @@ def _stays(state: State, job: str, run: int) -> bool:
     return record is not None and record.run == run and record.state in (JobState.STARTING, JobState.RUNNING)
 
 
-def _jobs(state: State) -> list[str]:
+def _jobs(state: State, displaced: Set[tuple[str, int]]) -> list[str]:
     """A gang that starts or runs has all its GPUs, one that waits or has ended is owed none."""
     faults = []
     booked: dict[tuple[str, int], dict[str, int]] = defaultdict(dict)
@@ -78,10 +100,12 @@ def _jobs(state: State) -> list[str]:
                 faults.append(f"{name} runs on {want}, and has {mine}")
             if not job.min_gpus <= sum(want.values()) <= job.max_gpus:
                 faults.append(f"{name} runs on {sum(want.values())} GPUs, not {job.min_gpus} to {job.max_gpus}")
-            if job.required is not None and job.required != "node":
+            judged = (name, record.run) not in displaced
+            if judged and job.required is not None and job.required != "node":
                 there = {state.nodes[node].node.domains.get(job.required) for node in want}
                 if len(there) != 1 or None in there:
                     faults.append(f"{name} leaves its {job.required}: {there}")
+            faults += _shape(state, record, want) if judged else []
         if record.state is JobState.QUEUED and job.placement:
             faults.append(f"{name} waits, and has a placement")
         if record.claim is not None and name not in state.claims:
@@ -93,6 +117,24 @@ def _jobs(state: State) -> list[str]:
             faults.append(f"{name} is {record.state.value} and its stop is {record.stop}")
         if (record.state is JobState.STARTING) != (record.launch is not None):
             faults.append(f"{name} is {record.state.value} and its launch is {record.launch}")
+    return faults
+
+
+def _shape(state: State, record: JobRecord, placement: dict[str, int]) -> list[str]:
+    """A gang is of one GPU type that it allows, cut as it says, and its slices are whole."""
+    job, faults = record.job, []
+    types = {state.nodes[node].node.gpu_type for node in placement}
+    if len(types) != 1 or (job.gpu_types and not types <= job.gpu_types.keys()):
+        faults.append(f"{record.id} runs on {sorted(types)} and may on {sorted(job.gpu_types)}")
+    unit = job.gpus_per_node or job.gpus_per_task
+    if any(gpus % unit if job.gpus_per_node is None else gpus != unit for gpus in placement.values() if unit):
+        faults.append(f"{record.id} comes in {unit} and lies as {placement}")
+    for piece in job.slices:
+        inside: dict[object, int] = defaultdict(int)
+        for node, gpus in placement.items():
+            inside[state.nodes[node].node.domains.get(piece.within)] += gpus
+        if None in inside or any(gpus % piece.gpus for gpus in inside.values()):
+            faults.append(f"{record.id}: slices of {piece.gpus} within {piece.within} lie as {dict(inside)}")
     return faults
 
 

@@ -1,16 +1,13 @@
-"""Nodes that fall silent, come back, misbehave, report nonsense, or are described anew."""
+"""Nodes that fall silent, come back and misbehave; gangs that are repaired, and gangs that start."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from optsched.engine import events as ev
 from optsched.engine.commands import Kind, Verb
-from optsched.errors import Conflict
-from optsched.values.ids import JobId, LevelName, NodeId
-from tests.builders import job, node, nodes, racks, snapshot
+from optsched.values.ids import JobId, NodeId
+from tests.builders import job, nodes, racks, snapshot
 from tests.engine.driven import Driven, report
 
 
@@ -124,52 +121,6 @@ def test_two_agents_that_claim_one_node_are_not_both_served():
     assert (cluster.state.nodes[a].agent, cluster.state.nodes[a].last_seen_at) == ("10.0.0.2", 3)
     cluster.take(ev.Heartbeat(a, "10.0.0.1", 7), 4)
     assert cluster.state.nodes[a].last_seen_at == 3
-
-
-def test_a_node_with_fewer_gpus_than_are_booked_has_nothing_to_give_and_poisons_no_total():
-    """3 of 8 GPUs, 8 booked: j is left, k waits though b's total is 8, l starts on b. Nonsense counts are refused."""
-    cluster = Driven(snapshot(nodes("a b", 8), job("j").gang(8).running(a=8)))
-    a = NodeId("a")
-    cluster.at(1, ev.GpusChanged(a, 3), ev.Submit(job("k").gang(16).per_node(8).made), ev.Submit(job("l").gang(8).made))
-    assert "8 are booked" in cluster.told("a")
-    assert [cluster.stands(each) for each in "jkl"] == ["running", "queued", "running"]
-    for count in (-1, 4294967295):
-        before = cluster.state
-        with pytest.raises(Conflict, match="allowed: 0 to 1,024"):
-            cluster.take(ev.GpusChanged(a, count))
-        assert cluster.state is before
-
-
-def test_the_same_topology_sent_again_changes_nothing():
-    """Not the state, and not what plans were made on."""
-    there = racks(8, r1="a b")
-    cluster = Driven(snapshot(there, job("j").gang(16).per_node(8).within("rack").running(a=8, b=8))).settle()
-    before = cluster.state
-    for each in there:
-        cluster.take(ev.SetNode(each))
-    assert cluster.state is before
-
-
-def test_a_node_moved_to_another_rack_leaves_what_runs_there_alone():
-    """j requires one rack and now lies in two: it is told so, and runs on; k is judged by the new map, and waits."""
-    there = racks(8, r1="a b", r2="c")
-    cluster = Driven(snapshot(there, job("j").gang(16).per_node(8).within("rack").running(a=8, b=8))).settle()
-    moved = replace(there[0], domains={LevelName("rack"): "r2"})
-    cluster.at(1, ev.SetNode(moved), ev.Submit(job("k").gang(16).per_node(8).within("rack").made))
-    assert "j may no longer lie as required" in cluster.told("a")
-    assert (cluster.stands("j"), cluster.job("j").run) == ("running", 1)
-    cluster.at(2, ev.Finished(JobId("j")))
-    assert cluster.on("k") == {"a": 8, "c": 8}
-
-
-def test_a_node_that_joins_is_probed_and_one_that_leaves_takes_its_work_with_it():
-    """j moves to the new node when the old one is removed."""
-    cluster = Driven(snapshot(nodes("a", 8), job("j").gang(8).running(a=8)))
-    cluster.at(1, ev.SetNode(node("b", 8)))
-    assert cluster.node("b") == "up"
-    cluster.at(2, ev.NodeRemoved(NodeId("a")))
-    assert cluster.on("j") == {"b": 8}
-    assert "a" not in cluster.state.nodes
 
 
 # Repair

@@ -6,7 +6,6 @@ import pytest
 
 from optsched.engine import events as ev
 from optsched.engine.commands import Verb
-from optsched.engine.state import StopCause
 from optsched.errors import Conflict
 from optsched.values.ids import JobId, NodeId
 from optsched.values.profile import PreemptTokens
@@ -201,18 +200,3 @@ def test_a_job_whose_runs_failed_early_displaces_nobody():
     assert (cluster.stands("u"), cluster.stands("w")) == ("queued", "running")
     cluster.at(9100, ev.Finished(JobId("w")))
     assert cluster.stands("u") == "running"
-
-
-def test_nodes_are_given_back_in_time_for_a_maintenance_window():
-    """A window on a from 5000 on, grace 120 s: the job there is told to stop at 4880 and goes on on b."""
-    from tests.builders import window
-
-    running = job("j").gang(8).running(a=8)
-    cluster = Driven(snapshot(nodes("a b", 8), running, window("w", 5000, 9000, "a"))).settle()
-    assert cluster.at(4870).on("j") == {"a": 8}
-    cluster.at(4890)
-    assert cluster.on("j") == {"b": 8}
-    assert cluster.job("j").job.preemptions == 1
-    assert "w begins at 5000" in cluster.told("j")
-    assert cluster.job("j").stop is None
-    assert StopCause.MAINTENANCE.value == "maintenance"

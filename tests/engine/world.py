@@ -28,11 +28,12 @@ from optsched.errors import Conflict
 from optsched.planner.plan import PlanOptions, plan_round
 from optsched.solve.ladder import SolverChoice
 from optsched.values.cluster import NodeState
-from optsched.values.ids import JobId, NodeId
-from optsched.values.job import Job, JobState, gpus_on
-from optsched.values.profile import PreemptTokens
-from tests.builders import job, racks, snapshot, team
+from optsched.values.ids import JobId, LevelName, NodeId, ReservationId
+from optsched.values.job import JobState, gpus_on
+from tests.builders import team, window
+from tests.engine.drawn import drawn_cluster, drawn_job
 from tests.engine.invariants import faults_of
+from tests.engine.promises import broken_promises
 
 GREEDY = partial(
     plan_round,
@@ -55,21 +56,7 @@ class World:
         self.crashes = crashes
         self.calm = False
         self.names = [f"n{i:02}" for i in range(12)]
-        there = racks(8, r1=" ".join(self.names[:4]), r2=" ".join(self.names[4:8]), r3=" ".join(self.names[8:]))
-        there = [replace(each, cpus=64.0, spare=each.id == "n03") for each in there]
-        teams = [team("a").quota(32), team("b").quota(16), team("c").quota(0).weight(0.5)]
-        tokens = PreemptTokens(per_h=1.0, burst=2.0)
-        self.start = initial(
-            snapshot(
-                there,
-                *teams,
-                min_runtime_s=float(self.draw.choice([0, 300])),
-                preempt_tokens=tokens,
-                max_stopped_gpus_per_h=int(self.draw.choice([24, 64])) if self.draw.random() < 0.5 else None,
-                max_loss_ratio=None if self.draw.random() < 0.5 else 1.0,
-            ),
-            Settings(),
-        )
+        self.start = initial(drawn_cluster(self.draw, self.names), Settings(round_every_s=240.0))
         self.state: State = self.start
         self.log: list[LogEntry] = []
         self.answers: list[tuple[float, int, object]] = []
@@ -78,7 +65,7 @@ class World:
         self.heard: dict[NodeId, int] = {NodeId(name): 0 for name in self.names}
         self.began: set[tuple[NodeId, tuple[JobId, int]]] = set()
         self.dead: set[NodeId] = set()
-        self.shrunk: set[str] = set()
+        self.displaced: set[tuple[JobId, int]] = set()
         self.jobs = 0
         self.rounds = 0
 
@@ -155,7 +142,7 @@ class World:
             assert self.state is before
             return None
         self.log.append(LogEntry(len(self.log) + 1, now, event))
-        faults = faults_of(before, found, self.shrunk)
+        faults = [*faults_of(before, found, self.displaced), *broken_promises(before, found.state, event)]
         assert not faults, f"seed {self.seed}, at {now:g}: {faults} by {event}"
         self.state = found.state
         crash = self.crashes and found.commands and self.draw.random() < 0.03
@@ -216,7 +203,8 @@ class World:
             (2, self._operator),
             (1, self._stale),
             (2, self._checkpoint),
-            (0.3, self._rules),
+            (0.5, self._rules),
+            (0.5, self._describe),
         ]
         weights = np.array([weight for weight, _ in kinds])
         kinds[self.draw.choice(len(kinds), p=weights / weights.sum())][1]()
@@ -230,29 +218,7 @@ class World:
 
     def _submit(self) -> None:
         self.jobs += 1
-        self._take(ev.Submit(self._job(f"j{self.jobs:03}")))
-
-    def _job(self, name: str) -> Job:
-        pick = self.draw.choice
-        made = job(name).team(str(pick(["a", "b", "c"]))).rank(int(pick([0, 0, 1000, 2000])))
-        size = int(pick([1, 2, 4, 8, 16, 24, 32]))
-        made = made.gang(size)
-        if size > 8 or self.draw.random() < 0.3:
-            made = made.per_node(8) if size >= 8 else made.per_task(1)
-        if self.draw.random() < 0.3 and size <= 32:
-            made = made.within("rack")
-        if self.draw.random() < 0.2 and size >= 16:
-            made = made.elastic(8, size + 8)
-        if self.draw.random() < 0.25:
-            made = made.rigid()
-        if self.draw.random() < 0.6:
-            made = made.runs_for(float(pick([600, 3600, 20000])))
-        if self.draw.random() < 0.1:
-            made = made.by(self.state.now + float(pick([-5, 600, 4000])))
-        if self.draw.random() < 0.3:
-            made = made.signal(10.0, 20.0)
-        made = made.cpus(float(4 * size))
-        return replace(made.made, submitted_at=self.state.now)
+        self._take(ev.Submit(drawn_job(self.draw, f"j{self.jobs:03}", self.state.now)))
 
     def _finish(self) -> None:
         name = self._some_job(JobState.RUNNING)
@@ -337,14 +303,32 @@ class World:
             taken = self.state.now + float(self.draw.choice([-50, 0, 500]))
             self._take(ev.Checkpointed(name, taken_at=taken))
 
+    def _describe(self) -> None:
+        """A node reports another number of GPUs, has other CPUs, or is said to be in another rack."""
+        name = self._some_node()
+        record, chance = self.state.nodes[name], self.draw.random()
+        if chance < 0.6:
+            self._take(ev.GpusChanged(name, int(self.draw.choice([4, 6, 8, 8, 8]))))
+        elif chance < 0.8:
+            self._take(ev.SetNode(replace(record.node, cpus=float(self.draw.choice([32, 64, 64])))))
+        else:
+            rack = str(self.draw.choice(["r1", "r2", "r3"]))
+            self.displaced |= {(each.job, each.run) for each in record.bookings}
+            self._take(ev.SetNode(replace(record.node, domains={**record.node.domains, LevelName("rack"): rack})))
+
     def _rules(self) -> None:
         chance = self.draw.random()
         if chance < 0.7:
             each = str(self.draw.choice(["a", "b", "c"]))
             self._take(ev.SetTeam(team(each).quota(int(self.draw.choice([0, 8, 16, 32]))).made))
-        else:
+        elif chance < 0.8:
             ratio = None if self.draw.random() < 0.5 else 1.0
             self._take(ev.SetProfile(replace(self.state.profile, max_loss_ratio=ratio)))
+        elif chance < 0.95:
+            start = self.state.now + float(self.draw.choice([100, 600, 4000]))
+            self._take(ev.SetReservation(window(f"w{self.draw.integers(3)}", start, start + 1200, self._some_node())))
+        else:
+            self._take(ev.DropReservation(ReservationId(f"w{self.draw.integers(3)}")))
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,15 @@ import dataclasses
 
 import pytest
 
-from optsched.planner.reservations import Reserved, reserve
+from optsched.planner.forecast import Reserved
+from optsched.planner.reservations import reserve
 from optsched.rounds.assignment import NO_CHANGE
 from optsched.rounds.build import build_problem
 from optsched.rounds.problem import Hold, Problem
-from optsched.values.snapshot import Snapshot
-from tests.builders import job, nodes, outcome, racks, snapshot, team
+from optsched.values.ids import JobId, NodeId
+from optsched.values.plan import ReservedRoom
+from optsched.values.snapshot import Carried, Snapshot
+from tests.builders import JobBuilder, cordoned, job, nodes, outcome, racks, snapshot, team
 
 HOUR = 3600
 
@@ -105,6 +108,39 @@ def test_a_starved_gang_accumulates_what_comes_free():
             assert names(problem, holds["gang"]) == {"a": 8}
 
 
+def test_a_starved_gang_waits_for_as_few_as_possible():
+    """a and b are free, c and d run without an end, c the longer: three nodes: a and b are held, c waited for."""
+    longer = dataclasses.replace(busy("x", None, c=8).made, started_at=-9000.0)
+    parts = (JobBuilder(longer), busy("y", None, d=8), job("gang").gang(24).per_node(8).waiting(6 * HOUR))
+    problem, found, holds = reserved(snapshot(nodes("a b c d", 8), *parts))
+    assert names(problem, holds["gang"]) == {"a": 8, "b": 8}
+    assert [problem.tree.node_ids[n] for n, _ in found["gang"].spread] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(("r1_free", "rack", "start"), [(1000, "r2", 1000), (700, "r1", 700), (1200, "r2", 1000)])
+def test_what_was_planned_before_stands_unless_something_is_sooner(r1_free: int, rack: str, start: float):
+    """r2 was planned, to start at 1000. r1 at the same time is no reason to go there, r1 at 700 is."""
+    there = racks(8, r1="a b", r2="c d")
+    snap = snapshot(there, busy("x", r1_free, a=8, b=8), busy("y", 1000, c=8, d=8), GANG.within("rack"))
+    room = ReservedRoom(JobId("gang"), "r2", (), 1000.0, (), {NodeId("c"): 8, NodeId("d"): 8})
+    snap = dataclasses.replace(snap, carried=Carried(reserved=(room,)))
+    problem, found, _ = reserved(snap)
+    assert found["gang"].start_at == start
+    assert {problem.tree.domain_names[0][problem.tree.domain_of[0][n]] for n, _ in found["gang"].spread} == {rack}
+
+
+@pytest.mark.parametrize("why", ["overrun", "gone", "closed"])
+def test_what_was_planned_before_falls_when_it_can_no_longer_be_kept(why: str):
+    """y should have ended by now, a node of r2 is gone or closed: then it is r1, later."""
+    there = racks(8, r1="a b", r2="c d" if why != "gone" else "c")
+    there = [cordoned(each) if why == "closed" and each.id == "d" else each for each in there]
+    y = busy("y", -10 if why == "overrun" else 1000, c=8)
+    snap = snapshot(there, busy("x", 2000, a=8, b=8), y, GANG.within("rack"))
+    room = ReservedRoom(JobId("gang"), "r2", (), 1000.0, (), {NodeId("c"): 8, NodeId("d"): 8})
+    _, found, _ = reserved(dataclasses.replace(snap, carried=Carried(reserved=(room,))))
+    assert found["gang"].start_at == 2000
+
+
 def test_small_jobs_get_a_reservation_only_when_they_starve_within_their_share():
     """A job smaller than the largest node finds its place; one that waited six hours in a team within its share is
     reserved for.
@@ -193,3 +229,13 @@ def test_a_plan_shows_the_reservations_of_those_who_wait():
     plan = outcome(snapshot(there, busy("x", 900, b=8), GANG.within("rack"))).plan
     (room,) = plan.reservations
     assert (room.job, room.domain, room.nodes, room.start_estimate_at) == ("gang", "r1", ("a",), 900)
+
+
+def test_room_that_is_made_for_one_is_not_planned_for_another():
+    """v is stopped for small, which is inside its share; gang is not, and is no nearer to its two nodes for that."""
+    teams = (team("v").quota(0), team("t").quota(0))
+    v = job("v").team("v").rank("P4").gang(16).per_node(8).signal(1.0).running(a=8, b=8)
+    small = job("small").team("t").rank("P2").gang(8).signal(1.0)
+    found = outcome(snapshot(nodes("a b", 8), *teams, v, GANG, small))
+    assert (found.started, found.stopped) == ({"small"}, {"v"})
+    assert found.plan.reservations == ()
