@@ -23,8 +23,6 @@ class Claims:
         self._groups = groups
         self._known: dict[tuple[int, int, bool], IntVar | bool] = {}
         self._slack: dict[tuple[int, int, bool], list[tuple[Item, int]]] = {}
-        self._used: dict[tuple[int, int, bool], list[tuple[Item, Sum]]] = {}
-        self.served: dict[tuple[int, int, bool], list[tuple[IntVar, int, int, Sum]]] = defaultdict(list)
 
     def inside(self, team: int, key: int, *, quota: bool) -> IntVar | bool:
         """Return the literal, or what is known of it without one."""
@@ -42,32 +40,6 @@ class Claims:
         slack = self._slack.get((first.claim_team, first.priority, quota), [])
         most = sum(group.first.minimum * self._fits(group, y, slack) for group in members)
         return min([most, *(left for item, left in slack if item.what is What.GPUS and item.gpu_type in (None, y))])
-
-    def tighten(self) -> None:
-        """Say the same more tightly: what those inside a line are served is within what the rest leaves of it."""
-        import os
-        mode=os.environ.get('TI','12')
-        model = self._groups.model
-        for name, served in self.served.items():
-            claim = self._known[name]
-            for item, used in self._used[name]:
-                if item.what is not What.GPUS:
-                    continue
-                here = [(part, most, wanted) for part, most, y, wanted in served if item.gpu_type in (None, y)]
-                if not here:
-                    continue
-                left = item.amount - used.least
-                total, taken = Sum(), Sum()
-                for part, most, wanted in here:
-                    total.add(part, 1, most)
-                    taken.add_all(wanted)
-                cap = min(left, total.most)
-                if '1' in mode and len(here) > 1 and cap < total.most:
-                    model.add(total.linear <= cap * claim)
-                # used - taken is what the rest uses
-                rest_most = used.most - taken.most
-                if '2' in mode and rest_most + cap > item.amount:
-                    model.add(total.linear + used.linear - taken.linear <= max(item.amount,0) * claim + rest_most - rest_most * claim)
 
     def _fits(self, group: Starts, y: int, slack: list[tuple[Item, int]]) -> int:
         """Return how many jobs of a group there can be inside a line with so much left of its resources."""
@@ -95,7 +67,6 @@ class Claims:
         self._slack[team, key, quota] = [
             (item, amount - used.least) for item, (amount, used) in zip(line, sums, strict=True)
         ]
-        self._used[team, key, quota] = [(item, used) for item, (_, used) in zip(line, sums, strict=True)]
         for amount, used in open_sums:
             groups.model.add(used.linear <= amount).only_enforce_if(literal)
         return literal
@@ -132,12 +103,13 @@ class Rights:
             self.own[team].append((priority, self._serve(served, wanted.most, [mine]), wanted.most))
             for quota, pool in ((True, use_quota), (False, use_fair)):
                 claim = self.claims.inside(claim_team, priority, quota=quota)
-                most = wanted.most if claim is True else self.claims.most(members, y, quota=quota) if claim is not False else 0
+                most = 0 if claim is False else wanted.most
+                if claim is not True and claim is not False:
+                    most = self.claims.most(members, y, quota=quota)
                 if most:
                     part = self._serve(served, most, [pool, others])
                     if claim is not True:
                         self.model.add(part <= most * claim)
-                        self.claims.served[claim_team, priority, quota].append((part, most, self.y, wanted))
             self.model.add(wanted.linear <= served.linear)
             for g in sorted({group.piece for group in members} - {1}):
                 self._add_pieces(members, g, mine, others)
@@ -291,7 +263,6 @@ def add_rights(groups: Groups, claims: Claims) -> None:
         for team, pool in rights.reclaimed.items():
             pools[team, None].add_all(pool)
             pools[team, y].add_all(pool)
-    claims.tighten()
     ran: dict[tuple[int, int | None], int] = defaultdict(int)
     for job in groups.problem.running:
         ran[job.claim_team, None] += job.size_now
