@@ -14,11 +14,12 @@ from ortools.sat.python.cp_model import BoundedLinearExpression, CpModel
 from optsched.clock import Clock
 from optsched.rounds.assignment import Assignment
 from optsched.rounds.check import check
-from optsched.rounds.problem import UNLIMITED, Problem
+from optsched.rounds.problem import Problem
 from optsched.rounds.score import Score, least_bill, score
 from optsched.solve.cpsat import objective
 from optsched.solve.cpsat.admission import Admission
 from optsched.solve.cpsat.decisions import full_scope
+from optsched.solve.cpsat.relaxed import Relaxation
 from optsched.solve.cpsat.stages import Ask, StageResult, Stages, fixed_model, known, solve_all
 from optsched.solve.exact import ExactSolver, most_gpus, per_row, stage_rows, through
 from optsched.solve.fine import STYLES, place
@@ -73,7 +74,8 @@ class CoarseSolver:
         if problem.profile.priority_mode is PriorityMode.WEIGHTED:
             return _weighted(problem, admission, hint, spent)
         share = dataclasses.replace(budget, wall_s=spent.wall_left_s * ADMISSION_SHARE)
-        stages = Stages(admission.model, Spent(share, clock), lean=True)
+        stages = Stages(admission.unpriced(), Spent(share, clock), lean=True)
+        admission.hint(stages.model, hint)
         goals = _admit(problem, admission, stages)
         spent.deterministic_s += stages.spent.deterministic_s
         plan = hint
@@ -118,6 +120,9 @@ def _admit(problem: Problem, admission: Admission, stages: Stages) -> Goals:
     ranks = stages.maximize_in_order(goals, most_gpus(problem), RANK_SHARE)
     if len(ranks) < len(goals):
         return Goals(tuple(ranks), None, None)
+    stages.model = fixed_model(
+        admission.model, [goal >= rank.value for goal, rank in zip(goals, ranks, strict=True) if rank.value is not None]
+    )
     tie_goal = admission.tie()
     tie = stages.maximize(tie_goal, RANK_SHARE)
     if tie.value is None:
@@ -199,12 +204,15 @@ def _bounded(problem: Problem, admission: Admission, goals: Goals, plan: Assignm
         bill_bound = None
         model = _bill_model(problem, admission, reached, tie)
         admission.hint(model, plan)
+        bill_bound = max(least_bill(problem), -Relaxation(model).most(-1 * admission.bill()))
         asks.append(Ask(-1, model, admission.bill(), maximize=False))
+    # What is most open is asked first.
+    asks.sort(key=lambda ask: ask.key >= 0 and reached[ask.key] - bounds[ask.key])
     for position, result in solve_all(asks, spent):
         if position < 0:
-            bill_bound = max(least_bill(problem), result.bound)
+            bill_bound = max(bill_bound or 0, result.bound)
         else:
-            bounds[position] = None if result.bound >= UNLIMITED else max(reached[position], result.bound)
+            bounds[position] = max(reached[position], min(result.bound, bounds[position]))
     rows = per_row(problem, plan, bounds, len(problem.priorities))
     closed = all(bound == gpus for bound, gpus in zip(rows, worth.rows, strict=True))
     tie_closed = as_admitted and goals.tie is not None and goals.tie.bound == tie
@@ -219,12 +227,13 @@ def _bounded(problem: Problem, admission: Admission, goals: Goals, plan: Assignm
 
 def _rank_bounds(
     problem: Problem, admission: Admission, goals: Goals, plan: Assignment, reached: list[int], asks: list[Ask]
-) -> list[int | None]:
-    """Return the bounds on the stages' sums that are known, and add to `asks` what is to be found out."""
-    bounds: list[int | None] = []
+) -> list[int]:
+    """Return bounds on the stages' sums, and add to `asks` what a search may still find to be lower."""
+    bounds: list[int] = []
     fixed: dict[int, int] = {}
     above: list[BoundedLinearExpression | bool] = []
     most, met = most_gpus(problem), True
+    relaxed: Relaxation | None = None
     for position, row in enumerate(stage_rows(problem)):
         goal, value = admission.ladder.stage(row, len(problem.priorities)), reached[position]
         if isinstance(goal, int) or fixed.get(id(goal)) == value or value >= most:
@@ -234,14 +243,23 @@ def _rank_bounds(
             met = goals.ranks[position].value == value
         else:
             met = False
-            bounds.append(None)
-            model = fixed_model(admission.unstaged(), above)
-            admission.hint(model, plan)
-            asks.append(Ask(position, model, goal, maximize=True))
+            relaxed = relaxed or _relaxed(admission, above)
+            bounds.append(max(value, relaxed.most(goal)))
+            if bounds[position] != value:
+                model = fixed_model(admission.unpriced(bounding=True), above)
+                admission.hint(model, plan)
+                asks.append(Ask(position, model, goal, maximize=True))
         if not isinstance(goal, int) and fixed.get(id(goal)) != value:
             fixed[id(goal)] = value
             above.append(goal == value)
+            if relaxed is not None:
+                relaxed.fix(goal, value)
     return bounds
+
+
+def _relaxed(admission: Admission, above: list[BoundedLinearExpression | bool]) -> Relaxation:
+    """Return the linear relaxation of admission with the ranks above fixed."""
+    return Relaxation(fixed_model(admission.unpriced(bounding=True), above))
 
 
 def _bill_model(problem: Problem, admission: Admission, reached: list[int], tie: int) -> CpModel:

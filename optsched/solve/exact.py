@@ -218,7 +218,7 @@ def _counted(row: int, priorities: int) -> list[int]:
 
 
 def per_row(
-    problem: Problem, assignment: Assignment, bounds: list[int | None], priorities: int
+    problem: Problem, assignment: Assignment, bounds: Sequence[int | None], priorities: int
 ) -> tuple[int | None, ...]:
     """Turn bounds on the stages' sums into bounds on each rank's GPUs."""
     rows = score(problem, assignment).rows

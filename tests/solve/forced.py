@@ -16,7 +16,7 @@ from optsched.solve.coarse import tie_value
 from optsched.solve.cpsat.admission import Admission
 from optsched.solve.cpsat.decisions import full_scope
 from optsched.solve.cpsat.hints import assignment_of
-from optsched.solve.cpsat.stages import Stages
+from optsched.solve.cpsat.stages import Stages, fixed_model
 from optsched.solve.exact import ExactModel, stage_rows, through
 from optsched.solve.greedy import greedy
 from optsched.solve.result import Budget, Result, Spent
@@ -73,7 +73,7 @@ def allowed_by(admission: Admission, plan: Assignment) -> bool:
     """
     problem, groups = admission.problem, admission.groups
     weighted_sum = admission.worth()
-    model = admission.model.clone()
+    model = fixed_model(admission.model.clone(), admission.facts)
     changes = flow_of(problem, plan).changes
     decided = {
         Change.START: {job.index for group in groups.starts for job in group.jobs},

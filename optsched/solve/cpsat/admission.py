@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from ortools.sat.python.cp_model import CpModel, IntVar
+from ortools.sat.python.cp_model import BoundedLinearExpression, CpModel, IntVar
 
 from optsched.rounds.assignment import Assignment
 from optsched.rounds.problem import Problem
@@ -23,6 +23,7 @@ from optsched.solve.cpsat.decisions import Scope
 from optsched.solve.cpsat.groups import Groups, Part, Resize
 from optsched.solve.cpsat.linear import Sum, sum_of
 from optsched.solve.cpsat.objective import Ladder, age_scale, tiers_worth
+from optsched.solve.cpsat.stages import fixed_model
 from optsched.solve.cpsat.terms import Linear
 
 
@@ -53,13 +54,23 @@ class Admission:
         add_rights(groups, Claims(groups))
         add_needs(groups)
         add_room(groups)
-        self.ladder = _ladder(groups)
+        self.facts: list[BoundedLinearExpression | bool] = []
+        self.ladder = _ladder(groups, self.facts)
+        self._unpriced = self.model.clone()
         self._tie, self._bill = self._make_tie(), self._make_bill()
         self._plain = self.model.clone()
 
     def unstaged(self) -> CpModel:
-        """Return a copy of the model without what its stages added."""
-        return self._plain.clone()
+        """Return a copy of the model without what its stages added, but with what bounds of fixed ranks need."""
+        return fixed_model(self._plain.clone(), self.facts)
+
+    def unpriced(self, *, bounding: bool = False) -> CpModel:
+        """Return the model of the ranks alone: half of the rows are about the tie and the bill.
+
+        `bounding`: with what bounds need where ranks are fixed below what they could be; other searches are slower
+        for it.
+        """
+        return fixed_model(self._unpriced.clone(), self.facts if bounding else [])
 
     def hint(self, model: CpModel, plan: Assignment) -> None:
         """Start a search of a copy of the model from what a plan does."""
@@ -186,7 +197,7 @@ def _negative(amount: Sum) -> Sum:
     return Sum(-amount.constant, amount.variables, [-f for f in amount.factors], -amount.most, -amount.least)
 
 
-def _ladder(groups: Groups) -> Ladder:
+def _ladder(groups: Groups, facts: list[BoundedLinearExpression | bool]) -> Ladder:
     """Return the tier sums along the keys; where nobody has a part, a key's sums are those of the key before."""
     problem = groups.problem
     keys = 2 * len(problem.priorities)
@@ -194,7 +205,7 @@ def _ladder(groups: Groups) -> Ladder:
     for team, parts in groups.line.items():
         for part in parts:
             by_key[part.key][team].append(part)
-    lines = {team: _Line(groups, team) for team in groups.line}
+    lines = {team: _Line(groups, team, facts) for team in groups.line}
     through: list[list[Linear]] = [[], [], [], []]
     now: list[Linear] = [0, 0, 0, 0]
     for key in range(keys):
@@ -208,54 +219,84 @@ def _ladder(groups: Groups) -> Ladder:
 
 
 class _Line:
-    """One team's line after the plan, key by key; `tiers` are its sums (deadline, guaranteed, and fair, all)."""
+    """One team's line after the plan, key by key; `tiers` are its sums (deadline, guaranteed, and fair, all).
 
-    def __init__(self, groups: Groups, team: int) -> None:
-        self.groups, self.team = groups, team
+    Their variables may lie below what they stand for. `facts` collects what narrows that down: from key to key a sum
+    grows by no more than the GPUs in between, from tier to tier by no more than the tier, and the smaller of a sum and
+    a number lies above the chord of its ends.
+    """
+
+    def __init__(self, groups: Groups, team: int, facts: list[BoundedLinearExpression | bool]) -> None:
+        self.groups, self.team, self.facts = groups, team, facts
         self.held = [Sum() for _ in groups.problem.gpu_types]
         self.tiers = (Sum(), Sum(), Sum(), Sum())
+        self._before: dict[tuple[int, int | None], Sum] = {}
 
     def add(self, parts: list[Part]) -> None:
         """Go on to a key with parts."""
-        for y, held in enumerate(self.held):
-            held.add_all(sum_parts([part for part in parts if part.gpu_type == y], lambda part: part.gpus))
-        everything = sum_of(self.held)
+        more = [
+            sum_parts([part for part in parts if part.gpu_type == y], lambda part: part.gpus)
+            for y in range(len(self.held))
+        ]
+        for held, each in zip(self.held, more, strict=True):
+            held.add_all(each)
+        everything, more_in_all = sum_of(self.held), sum_of(more)
         if self.team == self.groups.problem.deadline_team:
             self.tiers = (everything, Sum(), Sum(), Sum())
             return
         lines, team = self.groups.problem.lines, self.team
-        fair = [int(f) for f in lines.fair_by_type[team]]
+        fair = [_constant(int(f)) for f in lines.fair_by_type[team]]
         if lines.typed[team]:
             quota = [int(q) for q in lines.quota_by_type[team]]
-            guaranteed = sum_of([self._least(h, q) for h, q in zip(self.held, quota, strict=True)])
-            both = [q + f for q, f in zip(quota, fair, strict=True)]
-            entitled = sum_of([self._least(h, b) for h, b in zip(self.held, both, strict=True)])
+            within = [self._least(1, y, h, q, more[y]) for y, (h, q) in enumerate(zip(self.held, quota, strict=True))]
+            both = [
+                self._least(2, y, h, q + f.constant, more[y], sum_of([g, f]))
+                for y, (h, q, f, g) in enumerate(zip(self.held, quota, fair, within, strict=True))
+            ]
+            guaranteed, entitled = sum_of(within), sum_of(both)
         else:
             quota_any = int(lines.quota_any[team])
-            guaranteed = self._least(everything, quota_any)
-            if len(self.held) == 1:
-                entitled = self._least(everything, quota_any + fair[0])
-            else:
-                above = sum_of([self._least(h, f) for h, f in zip(self.held, fair, strict=True)])
-                above.add_constant(quota_any)
-                entitled = self._smaller(everything, above)
+            guaranteed = self._least(1, None, everything, quota_any, more_in_all)
+            above = fair[0]
+            if len(self.held) > 1:
+                above = sum_of(
+                    self._least(3, y, h, f.constant, more[y])
+                    for y, (h, f) in enumerate(zip(self.held, fair, strict=True))
+                )
+            bound = sum_of([above, _constant(quota_any)])
+            entitled = self._smaller(2, None, everything, bound, more_in_all, sum_of([guaranteed, above]))
         self.tiers = (Sum(), guaranteed, entitled, everything)
 
-    def _least(self, amount: Sum, bound: int) -> Sum:
-        other = Sum()
-        other.add_constant(bound)
-        return self._smaller(amount, other)
+    def _least(self, tier: int, y: int | None, amount: Sum, bound: int, more: Sum, other: Sum | None = None) -> Sum:
+        return self._smaller(tier, y, amount, _constant(bound), more, other)
 
-    def _smaller(self, amount: Sum, bound: Sum) -> Sum:
-        """Return a sum that is at most both, and that the objective pushes up to the smaller of the two."""
+    def _smaller(self, tier: int, y: int | None, amount: Sum, bound: Sum, more: Sum, other: Sum | None) -> Sum:
+        """Return a sum that is at most both, and that the objective pushes up to the smaller of the two.
+
+        What it stands for is at most `other` too, and what it was at the key before with `more`.
+        """
+        before = self._before.get((tier, y))
         if amount.most <= bound.least:
-            return sum_of([amount])
-        if bound.most <= amount.least:
-            return sum_of([bound])
-        model, result = self.groups.model, Sum()
-        most = min(amount.most, bound.most)
-        least = model.new_int_var(min(0, amount.least, bound.least), most, "")
-        model.add(least <= amount.linear)
-        model.add(least <= bound.linear)
-        result.add(least, 1, most)
-        return result
+            found = sum_of([amount])
+        elif bound.most <= amount.least:
+            found = sum_of([bound])
+        else:
+            model, found = self.groups.model, Sum()
+            most = min(amount.most, bound.most)
+            least = model.new_int_var(min(0, amount.least, bound.least), most, "")
+            model.add(least <= amount.linear)
+            model.add(least <= bound.linear)
+            found.add(least, 1, most)
+            steps = [each for each in (other, before and sum_of([before, more])) if each is not None]
+            self.facts += [least <= each.linear for each in steps if each.least < most]
+            if not bound.variables:
+                low = max(0, amount.least)
+                at, span = min(low, bound.constant), amount.most - low
+                rise = min(bound.constant, amount.most) - at
+                self.facts.append(span * least - rise * amount.linear >= span * at - rise * low)
+        self._before[tier, y] = found
+        return found
+
+
+def _constant(amount: int) -> Sum:
+    return Sum(amount, least=amount, most=amount)

@@ -8,10 +8,10 @@ from functools import partial
 import numpy as np
 from ortools.sat.python.cp_model import CpModel, IntVar
 
-from optsched.rounds.problem import Ints, RoundJob, What
+from optsched.rounds.problem import Ints, Item, RoundJob, What
 from optsched.rounds.score import gpu_type_of
 from optsched.solve.cpsat.admission_rules import add_retyped, sum_parts, uses
-from optsched.solve.cpsat.groups import Groups, Starts
+from optsched.solve.cpsat.groups import Groups, Part, Starts
 from optsched.solve.cpsat.linear import Sum, at_most, sum_of
 from optsched.values.profile import Reclaim
 
@@ -22,6 +22,7 @@ class Claims:
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
         self._known: dict[tuple[int, int, bool], IntVar | bool] = {}
+        self._slack: dict[tuple[int, int, bool], list[tuple[Item, int]]] = {}
 
     def inside(self, team: int, key: int, *, quota: bool) -> IntVar | bool:
         """Return the literal, or what is known of it without one."""
@@ -29,6 +30,26 @@ class Claims:
         if found is None:
             found = self._known[team, key, quota] = self._literal(team, key, quota=quota)
         return found
+
+    def most(self, members: list[Starts], y: int, *, quota: bool) -> int:
+        """Return the most GPUs of a type that takers of one team and priority have, all started inside the line.
+
+        A group of which one alone would leave the line has no part in it.
+        """
+        first = members[0].first
+        slack = self._slack.get((first.claim_team, first.priority, quota), [])
+        most = sum(group.first.minimum * self._fits(group, y, slack) for group in members)
+        return min([most, *(left for item, left in slack if item.what is What.GPUS and item.gpu_type in (None, y))])
+
+    def _fits(self, group: Starts, y: int, slack: list[tuple[Item, int]]) -> int:
+        """Return how many jobs of a group there can be inside a line with so much left of its resources."""
+        job, most = group.first, len(group.jobs)
+        part = Part(job.priority, y, None, 1, job.minimum, job.cpus_per_gpu_u, job.memory_per_gpu_u)
+        for item, left in slack:
+            each = uses(part, item=item)
+            if each:
+                most = min(most, left // each)
+        return most
 
     def _literal(self, team: int, key: int, *, quota: bool) -> IntVar | bool:
         groups, lines = self._groups, self._groups.problem.lines
@@ -43,6 +64,9 @@ class Claims:
         if not open_sums:
             return True
         literal = groups.model.new_bool_var(f"inside {team}.{key}.{quota}")
+        self._slack[team, key, quota] = [
+            (item, amount - used.least) for item, (amount, used) in zip(line, sums, strict=True)
+        ]
         for amount, used in open_sums:
             groups.model.add(used.linear <= amount).only_enforce_if(literal)
         return literal
@@ -79,10 +103,13 @@ class Rights:
             self.own[team].append((priority, self._serve(served, wanted.most, [mine]), wanted.most))
             for quota, pool in ((True, use_quota), (False, use_fair)):
                 claim = self.claims.inside(claim_team, priority, quota=quota)
-                if claim is not False:
-                    part = self._serve(served, wanted.most, [pool, others])
+                most = 0 if claim is False else wanted.most
+                if claim is not True and claim is not False:
+                    most = self.claims.most(members, y, quota=quota)
+                if most:
+                    part = self._serve(served, most, [pool, others])
                     if claim is not True:
-                        self.model.add(part <= wanted.most * claim)
+                        self.model.add(part <= most * claim)
             self.model.add(wanted.linear <= served.linear)
             for g in sorted({group.piece for group in members} - {1}):
                 self._add_pieces(members, g, mine, others)

@@ -28,6 +28,9 @@ The sums of these models make it tight: several times as fast here.
 LARGEST_SUM = 1 << 44
 """Objectives are searched together while their sum stays below this: larger coefficients slow the search down."""
 
+LEAST_ASK_S = 0.3
+"""Less time than this, in seconds, tells nothing about a question."""
+
 LARGEST_LEAN_SUM = 1 << 28
 """The same for models that live off their linear relaxation, which large coefficients make inexact."""
 
@@ -241,9 +244,10 @@ class Ask:
 
 
 def solve_all(asks: Sequence[Ask], spent: Spent) -> list[tuple[int, StageResult]]:
-    """Return what is found out about independent questions within what is left of the budget, in their order.
+    """Return what is found out about independent questions within what is left of the budget, the first ones first.
 
-    As many at once as there are workers, each by one of them; the solver works outside the interpreter's lock.
+    As many at once as there are workers, each by one of them; the solver works outside the interpreter's lock. Who
+    is asked when nearly nothing is left gets no answer.
     """
     if not asks:
         return []
@@ -254,11 +258,13 @@ def solve_all(asks: Sequence[Ask], spent: Spent) -> list[tuple[int, StageResult]
         spent.budget, workers=1, deterministic_s=None if left is None else left / len(asks), wall_s=spent.wall_left_s
     )
 
-    def answer(number: int) -> tuple[StageResult, float]:
-        ask = asks[number]
+    def answer(number: int) -> tuple[StageResult | None, float]:
+        ask, left_s = asks[number], spent.wall_left_s
+        if left_s < LEAST_ASK_S / 2:
+            return None, 0.0
         # Who is asked later has what those before left over.
-        share = 1.0 / max(1, rounds - number // workers)
-        own = Spent(replace(each, wall_s=spent.wall_left_s * share), spent.clock)
+        wall_s = max(left_s / max(1, rounds - number // workers), min(left_s, LEAST_ASK_S))
+        own = Spent(replace(each, wall_s=wall_s), spent.clock)
         stages = Stages(ask.model, own, lean=True)
         found = stages.maximize(ask.objective, 1.0) if ask.maximize else stages.minimize(ask.objective, 1.0)
         return found, own.deterministic_s
@@ -266,7 +272,7 @@ def solve_all(asks: Sequence[Ask], spent: Spent) -> list[tuple[int, StageResult]
     with ThreadPoolExecutor(workers) as pool:
         answers = list(pool.map(answer, range(len(asks))))
     spent.deterministic_s += sum(deterministic_s for _, deterministic_s in answers)
-    return [(ask.key, result) for ask, (result, _) in zip(asks, answers, strict=True)]
+    return [(ask.key, result) for ask, (result, _) in zip(asks, answers, strict=True) if result is not None]
 
 
 def fixed_model(model: CpModel, known: Sequence[BoundedLinearExpression | bool]) -> CpModel:
