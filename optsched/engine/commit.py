@@ -18,7 +18,7 @@ from optsched.engine.promises import tell_reserved
 from optsched.engine.runs import stop_run
 from optsched.engine.state import Change, Claim, JobRecord, StopCause, goes_on
 from optsched.engine.tables import JobTrigger
-from optsched.planner.instants import moment_text
+from optsched.planner.instants import moment_text, span_text
 from optsched.values.cluster import NodeState
 from optsched.values.ids import JobId, NodeId
 from optsched.values.job import JobState, Placement, gpus_on
@@ -168,8 +168,8 @@ def _apply(draft: Draft, event: Decided, takers: Mapping[JobId, _Taker], stops: 
             needs[job].append(stop.job)
         why = f"gives way to {', '.join(beneficiaries)}"
         stop_run(draft, draft.job(stop.job), StopCause.PLAN, beneficiaries, why=why)
-        lost = f", {stop.lost_work_s:g} s of work lost" if stop.lost_work_s else ""
-        draft.note(Kind.PREEMPTED, f"{why}: {stop.grace_s:g} s of grace{lost}", stop.job)
+        lost = f", {span_text(stop.lost_work_s)} of work lost" if stop.lost_work_s else ""
+        draft.note(Kind.PREEMPTED, f"{why}: {span_text(stop.grace_s)} of grace{lost}", stop.job)
     for job, taker in takers.items():
         record = draft.job(job)
         claim = Claim(taker.change, taker.placement, draft.now, tuple(needs[job]))
