@@ -22,7 +22,7 @@ from optsched.planner.instants import moment_text, span_text
 from optsched.values.cluster import NodeState
 from optsched.values.ids import JobId, NodeId
 from optsched.values.job import JobState, Placement, gpus_on
-from optsched.values.plan import Move, Plan, Preemption
+from optsched.values.plan import Move, Plan, Preemption, Waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,12 +234,22 @@ def _remember(draft: Draft, plan: Plan) -> None:
         record = draft.jobs.get(waiting.job)
         if record is None or record.state is not JobState.QUEUED:
             continue
-        deadline, start = record.job.start_deadline_at, starts.get(waiting.job)
-        if record.unseen and deadline is not None and start is not None and start > deadline:
-            reason = f"refused: its start deadline cannot be met, the earliest start is {moment_text(start)}"
+        hopeless = _hopeless(record, waiting, starts.get(waiting.job)) if record.unseen else ""
+        if hopeless:
+            reason = f"refused: its start deadline cannot be met, {hopeless}"
             draft.move(record, JobTrigger.REFUSE, reason=reason, unseen=False)
             draft.note(Kind.REFUSED, reason, record.id)
         elif record.unseen or record.reason != waiting.detail:
             record = replace(record, reason=waiting.detail, blocked_by=waiting.reason, unseen=False)
             draft.put(record, quietly=True)
     tell_reserved(draft, plan.reservations)
+
+
+def _hopeless(record: JobRecord, waiting: Waiting, start: float | None) -> str:
+    """Return why a start deadline can be seen to be missed, "" where it may be met or there is none."""
+    deadline = record.job.start_deadline_at
+    if deadline is None:
+        return ""
+    if waiting.reason == "impossible":
+        return waiting.detail
+    return f"the earliest start is {moment_text(start)}" if start is not None and start > deadline else ""
