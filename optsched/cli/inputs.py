@@ -22,6 +22,9 @@ from optsched.values.snapshot import Scenario, Snapshot
 EXAMPLE = "philly-busy"
 """The example that is planned where no file is given."""
 
+STORY = "frontier"
+"""The example that is replayed where no file is given."""
+
 
 @dataclass(frozen=True, slots=True)
 class Read:
@@ -60,24 +63,29 @@ class ReadScenario:
     title: str
 
 
-def read_scenario(path: str, profile: str | None) -> ReadScenario:
-    """Return a scenario ("-": standard input); its warnings go to standard error. Raises InputError."""
-    scenario, warnings = load_scenario(path)
+def read_scenario(path: str | None, profile: str | None) -> ReadScenario:
+    """Return a scenario (None: the shipped story, "-": standard input); its warnings go to standard error.
+
+    Raises InputError.
+    """
+    with ExitStack() as stack:
+        file = path if path is not None else str(stack.enter_context(resources.as_file(example(STORY))))
+        scenario, warnings = load_scenario(file)
     for text in warnings:
         warn(text)
     if profile is not None:
         start = with_profile(scenario.start, load_profile(profile), profile)
         scenario = replace(scenario, start=start)
-    name = PurePath(path).name.split(".")[0] if path != "-" else "stdin"
+    name = PurePath(file).name.split(".")[0] if file != "-" else "stdin"
     return ReadScenario(scenario, clean(scenario.start.cluster.name or name))
 
 
-def example() -> Traversable:
-    """Return the shipped example. Raises UsageError where this installation has none."""
+def example(called: str = EXAMPLE) -> Traversable:
+    """Return the shipped example of that name, else another. Raises UsageError where this installation has none."""
     folder = resources.files("optsched").joinpath("examples")
     found = sorted(
         (entry for entry in (folder.iterdir() if folder.is_dir() else ()) if entry.name.endswith(SUFFIXES)),
-        key=lambda entry: (entry.name.split(".")[0] != EXAMPLE, entry.name),
+        key=lambda entry: (entry.name.split(".")[0] != called, entry.name),
     )
     if not found:
         raise UsageError(

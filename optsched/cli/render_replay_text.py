@@ -92,7 +92,7 @@ def _merged(notes: Iterable[Note]) -> list[Note]:
 
 
 def _standing(moment: Moment) -> str:
-    """Return how many jobs run and wait, and how many GPUs are in use."""
+    """Return how many jobs run and wait, how many GPUs are in use, and what is held."""
     states = [record.state for record in moment.state.jobs.values()]
     booked = sum(record.booked_gpus for record in moment.state.nodes.values())
     total = sum(record.node.healthy_gpus for record in moment.state.nodes.values())
@@ -101,5 +101,16 @@ def _standing(moment: Moment) -> str:
             f"{states.count(JobState.RUNNING):,} run",
             f"{states.count(JobState.QUEUED):,} wait",
             f"{booked:,} of {total:,} GPUs in use",
+            _held(moment),
         )
     )
+
+
+def _held(moment: Moment) -> str:
+    """Return how many nodes are held for whom, "" where none is."""
+    rooms = [room for room in moment.state.reserved if room.nodes]
+    if not rooms:
+        return ""
+    first, nodes = rooms[0], len({node for room in rooms for node in room.nodes})
+    others = f" and {len(rooms) - 1} more" if len(rooms) > 1 else ""
+    return f"{count(nodes, 'node')} held for {clean(str(first.job))}{others}"

@@ -22,6 +22,7 @@ happened and why. The same file gives the same story."""
 
 EPILOG = """\
 examples:
+  optsched replay --solver greedy               a large gang in a full cluster
   optsched replay incident.yaml                 what happened, and why
   optsched replay incident.yaml --format json   every job and node after every batch
   optsched replay incident.yaml --job pretrain  what concerns one job"""
@@ -38,7 +39,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "scenario",
         metavar="SCENARIO",
-        help="a snapshot with events: a YAML or JSON file, gzipped or not; - for standard input",
+        nargs="?",
+        help="a snapshot with events: a YAML or JSON file, gzipped or not; - for standard input (default: the story "
+        "of a gang of 4,096 GPUs that comes with optsched)",
     )
     group = parser.add_argument_group("how rounds are planned")
     group.add_argument("--profile", metavar="NAME|PATH", help="use this profile in place of the scenario's own")

@@ -18,11 +18,11 @@ from optsched.engine.promises import tell_reserved
 from optsched.engine.runs import stop_run
 from optsched.engine.state import Change, Claim, JobRecord, StopCause, goes_on
 from optsched.engine.tables import JobTrigger
-from optsched.planner.instants import moment_text
+from optsched.planner.instants import moment_text, span_text
 from optsched.values.cluster import NodeState
 from optsched.values.ids import JobId, NodeId
 from optsched.values.job import JobState, Placement, gpus_on
-from optsched.values.plan import Move, Plan, Preemption
+from optsched.values.plan import Move, Plan, Preemption, Waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +169,8 @@ def _apply(draft: Draft, event: Decided, takers: Mapping[JobId, _Taker], stops: 
             needs[job].append(stop.job)
         why = f"gives way to {', '.join(beneficiaries)}"
         stop_run(draft, draft.job(stop.job), StopCause.PLAN, beneficiaries, why=why)
-        lost = f", {stop.lost_work_s:g} s of work lost" if stop.lost_work_s else ""
-        draft.note(Kind.PREEMPTED, f"{why}: {stop.grace_s:g} s of grace{lost}", stop.job)
+        lost = f", {span_text(stop.lost_work_s)} of work lost" if stop.lost_work_s else ""
+        draft.note(Kind.PREEMPTED, f"{why}: {span_text(stop.grace_s)} of grace{lost}", stop.job)
     for job, taker in takers.items():
         record = draft.job(job)
         claim = Claim(taker.change, taker.placement, draft.now, tuple(needs[job]))
@@ -235,12 +235,22 @@ def _remember(draft: Draft, plan: Plan) -> None:
         record = draft.jobs.get(waiting.job)
         if record is None or record.state is not JobState.QUEUED:
             continue
-        deadline, start = record.job.start_deadline_at, starts.get(waiting.job)
-        if record.unseen and deadline is not None and start is not None and start > deadline:
-            reason = f"refused: its start deadline cannot be met, the earliest start is {moment_text(start)}"
+        hopeless = _hopeless(record, waiting, starts.get(waiting.job)) if record.unseen else ""
+        if hopeless:
+            reason = f"refused: its start deadline cannot be met, {hopeless}"
             draft.move(record, JobTrigger.REFUSE, reason=reason, unseen=False)
             draft.note(Kind.REFUSED, reason, record.id)
         elif record.unseen or record.reason != waiting.detail:
             record = replace(record, reason=waiting.detail, blocked_by=waiting.reason, unseen=False)
             draft.put(record, quietly=True)
     tell_reserved(draft, plan.reservations)
+
+
+def _hopeless(record: JobRecord, waiting: Waiting, start: float | None) -> str:
+    """Return why a start deadline can be seen to be missed, "" where it may be met or there is none."""
+    deadline = record.job.start_deadline_at
+    if deadline is None:
+        return ""
+    if waiting.reason == "impossible":
+        return waiting.detail
+    return f"the earliest start is {moment_text(start)}" if start is not None and start > deadline else ""

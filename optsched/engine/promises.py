@@ -62,6 +62,9 @@ def _why_later(draft: Draft, before: ReservedRoom) -> str:
     late, long = [], []
     for job in _on(draft, before):
         record = draft.job(job)
+        if record.claim is not None:
+            long.append(f"{job} comes first there")
+            continue
         end = estimated_end(record.job, draft.now)
         if before.job in record.on_call or (end is not None and end <= (before.start_estimate_at or draft.now)):
             continue

@@ -140,11 +140,14 @@ def _ceiling(after: After, job: RoundJob, ceiling: Ceiling, index: int) -> tuple
 
 
 def _held(after: After, job: RoundJob) -> Found | None:
-    """Explain a job that would have fitted in what was free, were it not kept for a reservation or a grant."""
+    """Explain a job that would fit in what was free, or in what is left of it, were that not kept for others."""
     problem, name = after.problem, job.job.id
     if not (problem.holds or problem.domain_holds):
         return None
-    if not fits_in(after, job, after.before) or fits_in(after, job, after.before, held=True):
+    if not any(
+        fits_in(after, job, ledger) and not fits_in(after, job, ledger, held=True)
+        for ledger in (after.before, after.ledger)
+    ):
         return None
     advice: list[Unblock] = []
     holds = after.ledger.holds_on(job)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,8 +36,8 @@ class Reserved:
 class Forecast:
     """When estimates say that nodes come free, once a plan's stops are gone.
 
-    What earlier reservations plan to use is taken off for good; what the plan starts ahead of a job until it ends, and
-    so whatever it stops somebody for.
+    What earlier reservations plan to use is taken off for good; what the plan starts ahead of a job until it ends. Whom
+    the plan stops for one behind a job is there for that job until it ends by itself.
     """
 
     def __init__(self, problem: Problem, assignment: Assignment) -> None:
@@ -51,12 +51,15 @@ class Forecast:
         self._start_ends = np.array([end for _, end, spread in starts for _ in spread], dtype=np.float64)
         self._start_takes = np.array(
             [
-                (place, n, count, count * job.cpus_per_gpu_u, count * job.memory_per_gpu_u)
-                for place, (job, _, spread) in zip(self._places(starts, assignment), starts, strict=True)
+                (job.index, n, count, count * job.cpus_per_gpu_u, count * job.memory_per_gpu_u)
+                for job, _, spread in starts
                 for n, count in spread
             ],
             dtype=np.int64,
         ).reshape(-1, 5)
+        stops = self._stops(starts, assignment)
+        self._stop_ends = np.array([end for end, _ in stops], dtype=np.float64)
+        self._stop_keeps = np.array([row for _, row in stops], dtype=np.int64).reshape(-1, 5)
         held = problem.occupancy
         ends = np.array([self._end(job, assignment) for job in problem.running], dtype=np.float64)[held.pair_job]
         # What drains belongs to nobody: it comes behind what runs, with CPUs and memory of its own left out.
@@ -83,18 +86,35 @@ class Forecast:
         self._booked = np.zeros(len(problem.nodes.capacity), dtype=np.int64)
         self._ceilings = [
             [
-                (end, amount_of(problem, job, job.spread_now, ceiling.item))
-                for job, end in self._running_in(ceiling.jobs)
+                (job.index, end, amount_of(problem, job, spread, ceiling.item))
+                for job, end, spread in (*self._running_in(ceiling.jobs), *_of(starts, ceiling.jobs))
             ]
             for ceiling in problem.ceilings
         ]
-        times = np.unique(np.concatenate([self._ends, self._start_ends]))
+        times = np.unique(np.concatenate([self._ends, self._start_ends, self._stop_ends]))
         self.times: Sequence[float] = times[np.isfinite(times)].tolist()
 
-    def _places(self, starts: Sequence[tuple[RoundJob, float, Spread]], assignment: Assignment) -> list[int]:
-        """Return where in the order each start counts: for whom others are stopped, they are gone for nobody else."""
-        freed = {n for j in assignment.stopped for n, _ in self.problem.jobs[j].spread_now}
-        return [-1 if any(n in freed for n, _ in spread) else job.index for job, _, spread in starts]
+    def _stops(
+        self, starts: Sequence[tuple[RoundJob, float, Spread]], assignment: Assignment
+    ) -> list[tuple[float, tuple[int, ...]]]:
+        """Return what stopped jobs have, as (when each should have ended by itself, a row of what it has on a node).
+
+        A row begins with the first in the order of those that start there. For whoever is ahead of that one, the
+        stop does not happen: what others may take by force is no room of its own.
+        """
+        first: dict[int, int] = {}
+        for job, _, spread in starts:
+            for n, _ in spread:
+                first[n] = min(job.index, first.get(n, job.index))
+        found: list[tuple[float, tuple[int, ...]]] = []
+        for j in sorted(assignment.stopped):
+            job = self.problem.jobs[j]
+            taker = min((first[n] for n, _ in job.spread_now if n in first), default=-1)
+            end = estimated_end(job.job, self.now)
+            for n, count in job.spread_now:
+                row = (taker, n, count, count * job.cpus_per_gpu_u, count * job.memory_per_gpu_u)
+                found.append((NEVER if end is None else end, row))
+        return found
 
     def _end(self, job: RoundJob, assignment: Assignment) -> float:
         """Return when a running job should be gone: at once where the plan stops it."""
@@ -103,10 +123,10 @@ class Forecast:
         end = estimated_end(job.job, self.now)
         return NEVER if end is None else end
 
-    def _running_in(self, jobs: Sequence[int]) -> list[tuple[RoundJob, float]]:
+    def _running_in(self, jobs: Sequence[int]) -> list[tuple[RoundJob, float, Spread]]:
         running = [self.problem.jobs[j] for j in jobs if j < self.problem.first_queued]
         ends = [estimated_end(job.job, self.now) for job in running]
-        return [(job, NEVER if end is None else end) for job, end in zip(running, ends, strict=True)]
+        return [(job, NEVER if end is None else end, job.spread_now) for job, end in zip(running, ends, strict=True)]
 
     def _allowed(self, job: RoundJob, time: float) -> bool:
         """Return whether limits and quotas let the job start at an instant, what should have ended being gone."""
@@ -115,7 +135,7 @@ class Forecast:
                 item = ceiling.item
                 each = {What.GPUS: 1, What.CPUS: job.cpus_per_gpu_u, What.MEMORY: job.memory_per_gpu_u}[item.what]
                 counted = item.gpu_type is None or job.type_speed[item.gpu_type] > 0
-                left = sum(amount for end, amount in held if end > time)
+                left = sum(amount for index, end, amount in held if end > time and index < job.index)
                 if left + job.minimum * each * counted > item.amount:
                     return False
         return True
@@ -238,7 +258,9 @@ class Forecast:
             return free + np.bincount(nodes, amounts[gone], count).astype(np.int64)
 
         ahead = (self._start_takes[:, 0] < job.index) & (self._start_ends > time)
-        _, on, gpus_taken, cpus_taken, memory_taken = self._start_takes[ahead].T
+        unstopped = (self._stop_keeps[:, 0] > job.index) & (self._stop_ends > time)
+        taken = np.concatenate([self._start_takes[ahead], self._stop_keeps[unstopped]])
+        _, on, gpus_taken, cpus_taken, memory_taken = taken.T
         gpus = np.maximum(0, np.minimum(plus(arrays.free, self._gpus), arrays.capacity) - self._booked)
         leaving = {each.index: each for each in (*self._guests.get(job.job.id, ()), *forced)}
         gone_too = [
@@ -261,3 +283,11 @@ class Forecast:
             np.subtract.at(memory, on, memory_taken)
         gpus = np.maximum(0, gpus) if inside is None else np.clip(gpus, 0, inside)
         return pack(self.problem, job, gpus, cpus, memory, job.minimum)
+
+
+def _of(
+    starts: Sequence[tuple[RoundJob, float, Spread]], jobs: Sequence[int]
+) -> Iterator[tuple[RoundJob, float, Spread]]:
+    """Yield the starts of some jobs."""
+    wanted = frozenset(jobs) if starts else frozenset()
+    return (start for start in starts if start[0].index in wanted)

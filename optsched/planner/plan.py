@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 
 from optsched.clock import Clock
@@ -12,7 +12,7 @@ from optsched.planner.advice import Proof
 from optsched.planner.assemble import assemble
 from optsched.planner.explain import explain_waiting
 from optsched.planner.forecast import Reserved
-from optsched.planner.reservations import reserve
+from optsched.planner.reservations import delayers, reserve
 from optsched.rounds.build import build_problem
 from optsched.rounds.problem import Problem
 from optsched.solve.coarse import EXACT_NODES
@@ -65,6 +65,10 @@ LEAST_PROVE_S = 0.25
 """... and for this many seconds more."""
 
 
+MOST_KEPT_OFF = 3
+"""So often a round is searched anew because jobs would take what is planned for others ahead of them."""
+
+
 def _budget_s(snapshot: Snapshot, options: PlanOptions) -> float:
     """Return the seconds that a search may take."""
     return snapshot.profile.budget_s if options.budget_s is None else options.budget_s
@@ -86,7 +90,24 @@ def solve_round(
     left = max(0.0, budget_s - (clock.monotonic_s() - started)) if budget_s > 0 else 0.0
     budget = Budget(left, options.deterministic_s, options.seed)
     answer = climb(problem, options.solver, budget, clock, progress, base)
+    for _ in range(MOST_KEPT_OFF):
+        late = delayers(problem, reserved, answer.assignment)
+        if not late:
+            break
+        problem = _kept_off(problem, late)
+        left = max(0.0, budget_s - (clock.monotonic_s() - started)) if budget_s > 0 else 0.0
+        answer = climb(problem, options.solver, Budget(left, options.deterministic_s, options.seed), clock, progress)
     return Solved(problem, reserved, answer, clock.monotonic_s() - started)
+
+
+def _kept_off(problem: Problem, late: Mapping[int, Set[int]]) -> Problem:
+    """Return the problem with some jobs kept off nodes, on which others count that are ahead of them."""
+    jobs = list(problem.jobs)
+    for j, nodes in late.items():
+        allowed = jobs[j].nodes.copy()
+        allowed[list(nodes)] = False
+        jobs[j] = dataclasses.replace(jobs[j], nodes=allowed)
+    return dataclasses.replace(problem, jobs=tuple(jobs))
 
 
 def _nothing_due(problem: Problem) -> Problem:

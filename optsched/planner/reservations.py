@@ -118,6 +118,65 @@ def _stands_in_the_way(problem: Problem, reserved: Reserved, job: RoundJob) -> b
     return now + estimate > start
 
 
+def delayers(problem: Problem, reserved: Sequence[Reserved], assignment: Assignment) -> dict[int, set[int]]:
+    """Return, by job that would take the room of a reservation ahead of it past its start, the nodes where it would.
+
+    A hold keeps such jobs off what is free; what is planned and not free yet they may still take from those whom they
+    may stop.
+    """
+    found: dict[int, set[int]] = {}
+    for each in reserved:
+        if each.job.index in assignment.changed or each.start_at is None or each.by_force:
+            continue
+        if each.start_at - problem.snapshot.now > problem.profile.hold_horizon_s:
+            continue
+        takers = _takers(problem, each, assignment)
+        planned = {n: count for n, count in each.spread if n in takers}
+        if not planned:
+            continue
+        left = {n: int(problem.nodes.capacity[n]) - count for n, count in planned.items()}
+        behind = {j for jobs in takers.values() for j in jobs}
+        for job in problem.jobs:
+            if job.index not in behind and _still_there(problem, each, job, assignment):
+                for n, count in assignment.after(job):
+                    if n in left:
+                        left[n] -= count
+        for n in planned:
+            if sum(takers[n].values()) > max(0, left[n]):
+                for j in takers[n]:
+                    found.setdefault(j, set()).add(n)
+    return found
+
+
+def _takers(problem: Problem, reserved: Reserved, assignment: Assignment) -> dict[int, dict[int, int]]:
+    """Return, by node, the jobs behind a reservation that gain GPUs there and would be there at its start: {job: GPUs}.
+
+    Those whom a plan lets in on condition that the holder stops them are not among them.
+    """
+    held = next((hold.gpus for hold in problem.holds if hold.unless == reserved.job.index), {})
+    guests = set(_guests(problem, reserved, held, assignment))
+    found: dict[int, dict[int, int]] = {}
+    for j, spread in assignment.changed.items():
+        job = problem.jobs[j]
+        if job.job.id in guests or not _stands_in_the_way(problem, reserved, job):
+            continue
+        now = dict(job.spread_now)
+        for n, count in spread:
+            if count > now.get(n, 0):
+                found.setdefault(n, {})[j] = count
+    return found
+
+
+def _still_there(problem: Problem, reserved: Reserved, job: RoundJob, assignment: Assignment) -> bool:
+    """Return whether a job has GPUs after a plan, still has them at a reservation's start, and does not go for it."""
+    now, start, spread = problem.snapshot.now, reserved.start_at, assignment.after(job)
+    if not spread or start is None or job.job.id in problem.snapshot.carried.guests.get(reserved.job.job.id, ()):
+        return False
+    estimate = job.job.estimated_runtime_s
+    end = estimated_end(job.job, now) if job.running else None if estimate is None else now + estimate
+    return end is None or end > start
+
+
 def reserved_rooms(problem: Problem, reserved: Sequence[Reserved], assignment: Assignment) -> tuple[ReservedRoom, ...]:
     """Return the reservations whose gangs do not start in this plan, as the plan shows them."""
     tree = problem.tree

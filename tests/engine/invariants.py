@@ -175,6 +175,11 @@ def _stops(before: State, step: Step) -> list[str]:
             faults.append(f"{name} is not preemptible and was stopped")
         if tokens_at(old, after.now, before.profile) < 1.0:
             faults.append(f"{name} was stopped beyond its rate")
+        ran = after.now - (old.job.started_at or 0.0)
+        if set(old.on_call).isdisjoint(new.stop.beneficiaries) and ran < before.profile.min_runtime_s:
+            faults.append(f"{name} was stopped after {ran:g} s")
+        if new.claim is not None:
+            faults.append(f"{name} was stopped for others, and is given room by the same plan")
         if not new.stop.beneficiaries:
             faults.append(f"{name} was stopped for nobody")
         for job in new.stop.beneficiaries:

@@ -160,6 +160,17 @@ def test_a_stop_that_must_not_be_is_told(after: Callable[[State], State], says: 
     assert says in told(before, after(before))
 
 
+def test_a_stop_before_its_time_and_one_with_room_elsewhere_are_told() -> None:
+    """v has run for 3600 s of 7200 that nobody is stopped before; and if it goes for others it is given nothing itself,
+    or stops would go round.
+    """
+    before = good()
+    before = replace(before, profile=replace(before.profile, min_runtime_s=7200.0))
+    assert "v was stopped after 3600 s" in told(before, stopped(before, V, Q))
+    moved = replace(stopped(before, V, Q, claim=ROOM), claims=(V,))
+    assert "is given room by the same plan" in told(before, moved)
+
+
 def test_a_stop_beyond_the_rate_of_a_job_is_told() -> None:
     """Its bucket is empty."""
     before = good()

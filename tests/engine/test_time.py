@@ -166,6 +166,17 @@ def test_a_deadline_before_the_earliest_start_is_refused_with_that_instant():
     assert cluster.at(4000, ev.Finished(JobId("v"))).stands("e") == "running"
 
 
+def test_a_deadline_of_a_job_that_fits_nowhere_is_refused_with_the_reason():
+    """4,096 GPUs on one of 8, within a second. Without a deadline it waits, and is told that it waits for ever."""
+    cluster = Driven(snapshot(nodes("a", 8), team("t"))).settle()
+    cluster.at(10, ev.Submit(job("d").gang(4096).per_node(8).by(11).made))
+    assert cluster.stands("d") == "failed"
+    assert "cannot be met, needs 4096 GPUs and the cluster has 8" in cluster.job("d").reason
+    cluster.at(20, ev.Submit(job("w").gang(4096).per_node(8).made))
+    assert cluster.stands("w") == "queued"
+    assert "can never start" in cluster.job("w").reason
+
+
 def test_nobody_is_stopped_for_a_deadline_that_is_missed_all_the_same():
     """d, of two nodes, is due from 760 on, but rigid r is on one of them until 2000. Its deadline of 1000 passes. At
     2000 d is late: x, of its priority, whom it might have stopped before 880, is left alone.

@@ -35,6 +35,17 @@ def test_a_full_cluster():
     assert (waiting.unblock.kind, waiting.unblock.value) == (UnblockKind.FREE, 4)
 
 
+def test_what_is_kept_is_named_when_somebody_else_has_what_was_not_kept():
+    """a and b are kept for big until 3600. e is nobody's, and x, who came first, has it now: q waits for the others."""
+    there = racks(8, r1="a b c d", r2="e")
+    held = [job(f"v{name}").rigid().runs_for(7200).running({name: 8}) for name in "cd"]
+    big = job("big").rank("P1").gang(32).per_node(8).within("rack").rigid()
+    asks = [job(name).gang(8).rigid().runs_for(9000).waiting(waits) for name, waits in (("x", 20), ("q", 10))]
+    waiting = why(snapshot(there, *held, big, *asks))
+    assert waiting.reason == "held"
+    assert "kept for big, which starts in 1 h" in waiting.detail
+
+
 def test_the_nearest_miss_is_named():
     """b has 3 of 4."""
     held = (job("v").rigid().team("u").running(a=8), job("w").rigid().team("u").running(b=5))

@@ -239,3 +239,32 @@ def test_room_that_is_made_for_one_is_not_planned_for_another():
     found = outcome(snapshot(nodes("a b", 8), *teams, v, GANG, small))
     assert (found.started, found.stopped) == ({"small"}, {"v"})
     assert found.plan.reservations == ()
+
+
+def test_nobody_takes_by_force_what_is_planned_for_one_ahead_of_it():
+    """gang, P1, is to start at 900 on a and b, when v and w should have ended. u, P2 and inside its quota, may stop v
+    or x, and v is cheaper; but u would be on a for hours. It takes c from x, and gang keeps its start.
+    """
+    teams = (team("u").quota(8), team("t").quota(16), team("o").quota(0))
+    v = job("v").team("o").gang(8).rank("P4").runs_for(4500).running(a=8, since=3600, lost=10)
+    w = job("w").team("o").gang(8).rank("P4").rigid().runs_for(4500).running(b=8, since=3600)
+    x = job("x").team("o").gang(8).rank("P4").running(c=8, since=3600, lost=600)
+    gang = job("gang").team("t").gang(16).per_node(8).rank("P1").within("rack")
+    u = job("u").team("u").gang(8).rank("P2").rigid().runs_for(9000)
+    there = racks(8, r1="a b", r2="c")
+    alone = outcome(snapshot(there, *teams, v, w, x, u))
+    assert (alone.started, alone.stopped) == ({"u"}, {"v"})
+    found = outcome(snapshot(there, *teams, v, w, x, u, gang))
+    assert (found.started, found.stopped) == ({"u"}, {"x"})
+    (room,) = found.plan.reservations
+    assert (room.job, room.start_estimate_at, set(room.planned)) == ("gang", 900, {"a", "b"})
+
+
+def test_what_a_plan_starts_counts_against_the_quota_of_those_who_wait():
+    """Rigid work of t is bounded by 16. first and second want 16 each: first starts, second when it ends."""
+    asks = [
+        job(name).gang(16).per_node(8).rigid().runs_for(900).waiting(w) for name, w in (("first", 20), ("second", 10))
+    ]
+    found = outcome(snapshot(nodes("a b c d", 8), team("t").quota(16), *asks))
+    assert found.started == {"first"}
+    assert [room.start_estimate_at for room in found.plan.reservations] == [900]
