@@ -25,6 +25,7 @@ from optsched.server.grpc_api import GrpcApi, options
 from optsched.server.hub import Hub
 from optsched.server.jobs import Jobs
 from optsched.server.leader import Leader, Limits
+from optsched.server.logs import tell_changes
 from optsched.server.metrics import Metrics
 from optsched.server.now import Now
 from optsched.server.plans import Plans
@@ -107,6 +108,7 @@ class Service:
         )
         metrics = Metrics(leader, agents)
         rounds.listeners.append(metrics.round)
+        leader.listeners.append(tell_changes)
         api = GrpcApi(app, gate)
         server = grpc.aio.server(options=options(settings.max_message_mib * MIB))
         api.add_to(server)
