@@ -15,8 +15,9 @@ import uvicorn
 from optsched.clock import WallClock
 from optsched.engine.planning import RoundPlanner
 from optsched.engine.ports import Store
-from optsched.errors import OptschedError
+from optsched.errors import OptschedError, StoreInUse
 from optsched.planner.plan import PlanOptions
+from optsched.server.access import Gate, load_tokens
 from optsched.server.agents import AgentRules, Agents
 from optsched.server.application import Application
 from optsched.server.checks import Rules
@@ -31,15 +32,22 @@ from optsched.server.now import Now
 from optsched.server.plans import Plans
 from optsched.server.rest import RestLimits, rest_api
 from optsched.server.rounds import ProcessRunner, Rounds, Runner, ThreadRunner, Timers
-from optsched.server.security import add_port, check_exposure, gate_of, tls_of_rest
+from optsched.server.security import add_port, check_exposure, gate_of, listen_for_rest, tls_of_rest
 from optsched.server.settings import Settings
-from optsched.server.start import begin
+from optsched.server.start import Begun, begin
 from optsched.server.submit import Quotas, Submitting
+from optsched.server.timely import Timely
 from optsched.store import open_store
 
 log = logging.getLogger(__name__)
 
 MIB = 2**20
+
+MOST_CONNECTIONS = 2_000
+"""Connections of REST at a time; more are answered with 503."""
+
+STAND_BY_S = 1.0
+"""So often one that stands by looks whether it may lead."""
 
 
 @dataclass(slots=True)
@@ -85,7 +93,7 @@ class Service:
         settings = self.settings
         for notice in check_exposure(settings):
             log.warning(notice)
-        begun = await asyncio.to_thread(begin, self.store, settings, self.now)
+        begun = await self._begun()
         for warning in begun.warnings:
             log.warning(warning)
         limits = Limits(inbox=settings.max_waiting, save_every=settings.save_every)
@@ -119,19 +127,41 @@ class Service:
             access_log=False,
             lifespan="off",
             server_header=False,
+            http=Timely,
+            limit_concurrency=MOST_CONNECTIONS,
             timeout_graceful_shutdown=max(1, round(settings.shutdown_s)),
             **tls_of_rest(settings),
         )
-        return _Parts(app, rounds, runner, api, server, _Rest(config))
+        return _Parts(app, rounds, runner, api, server, _Rest(config), gate)
+
+    async def _begun(self) -> Begun:
+        """Open the store and take the lead; where it is to stand by, wait for that as long as another one leads."""
+        told = False
+        while True:
+            try:
+                return await asyncio.to_thread(begin, self.store, self.settings, self.now)
+            except StoreInUse as error:
+                if not self.settings.stand_by:
+                    raise
+                if not told:
+                    log.info("standing by", extra={"why": str(error)})
+                told = True
+                await asyncio.sleep(STAND_BY_S)
 
     async def _start_rest(self, parts: _Parts) -> None:
-        host, _, port = self.settings.rest_listen.rpartition(":")
-        config = parts.rest.config
-        config.host, config.port = host.strip("[]"), int(port)
-        socket = config.bind_socket()
-        bound = socket.getsockname()[1]
-        self.rest_address = f"{host}:{bound}"
-        self._tasks.append(asyncio.create_task(parts.rest.serve([socket]), name="rest"))
+        listening = listen_for_rest(self.settings.rest_listen)
+        self.rest_address = f"{self.settings.rest_listen.rpartition(':')[0]}:{listening.getsockname()[1]}"
+        self._tasks.append(asyncio.create_task(parts.rest.serve([listening]), name="rest"))
+
+    def reload(self) -> None:
+        """Read the file of tokens anew; where it is wrong, those that were known stay."""
+        if self._parts is None or self.settings.tokens is None:
+            return
+        try:
+            self._parts.gate.tokens = load_tokens(self.settings.tokens)
+            log.info("tokens are read anew")
+        except OptschedError as error:
+            log.error("tokens stay as they were", extra={"error": str(error)})
 
     async def wait(self) -> None:
         """Wait until a part of the service fails; raises what it failed with."""
@@ -180,6 +210,7 @@ class _Parts:
     api: GrpcApi
     grpc: grpc.aio.Server
     rest: _Rest
+    gate: Gate
 
 
 def _runner(settings: Settings, planning: PlanOptions) -> Runner:
@@ -198,19 +229,21 @@ async def serve(settings: Settings, ready: Callable[[Service], None]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    failed = None
+    loop.add_signal_handler(signal.SIGHUP, service.reload)
+    asked = asyncio.create_task(stop.wait(), name="asked to stop")
+    started = asyncio.create_task(service.start(), name="start")
     try:
-        await service.start()
+        await asyncio.wait({started, asked}, return_when=asyncio.FIRST_COMPLETED)
+        if not started.done():
+            return
+        started.result()
         ready(service)
-        ended = asyncio.create_task(service.wait())
-        asked = asyncio.create_task(stop.wait())
+        ended = asyncio.create_task(service.wait(), name="wait")
         await asyncio.wait({ended, asked}, return_when=asyncio.FIRST_COMPLETED)
-        asked.cancel()
         if ended.done():
-            failed = ended.exception()
-        else:
-            ended.cancel()
+            ended.result()
+        ended.cancel()
     finally:
+        started.cancel()
+        asked.cancel()
         await service.stop()
-    if failed is not None:
-        raise failed
