@@ -15,7 +15,7 @@ import uvicorn
 from optsched.clock import WallClock
 from optsched.engine.planning import RoundPlanner
 from optsched.engine.ports import Store
-from optsched.errors import OptschedError, UsageError
+from optsched.errors import OptschedError, StoreInUse
 from optsched.planner.plan import PlanOptions
 from optsched.server.agents import AgentRules, Agents
 from optsched.server.application import Application
@@ -32,18 +32,13 @@ from optsched.server.rest import RestLimits, rest_api
 from optsched.server.rounds import ProcessRunner, Rounds, Runner, ThreadRunner, Timers
 from optsched.server.settings import Settings
 from optsched.server.start import begin
-from optsched.store.memory import MemoryStore
+from optsched.store import open_store
 
 log = logging.getLogger(__name__)
 
 MIB = 2**20
-
-
-def store_of(name: str) -> Store:
-    """Return the store that a setting names. Raises UsageError for one that this version has not."""
-    if name == "memory:":
-        return MemoryStore()
-    raise UsageError(f"store: given {name!r}; allowed: memory:")
+STAND_BY_S = 1.0
+"""Who stands by tries so often to take the lead."""
 
 
 @dataclass(slots=True)
@@ -190,14 +185,15 @@ async def serve(settings: Settings, ready: Callable[[Service], None]) -> None:
 
     Raises InputError, UsageError, StoreError or OSError.
     """
-    service = Service(settings, store_of(settings.store))
+    service = Service(settings, open_store(settings.store))
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     failed = None
     try:
-        await service.start()
+        if not await _lead(service, stop):
+            return
         ready(service)
         ended = asyncio.create_task(service.wait())
         asked = asyncio.create_task(stop.wait())
@@ -211,3 +207,21 @@ async def serve(settings: Settings, ready: Callable[[Service], None]) -> None:
         await service.stop()
     if failed is not None:
         raise failed
+
+
+async def _lead(service: Service, stop: asyncio.Event) -> bool:
+    """Start a service, once nobody else has its store where it may stand by; False where it was stopped before."""
+    told = False
+    while True:
+        try:
+            await service.start()
+            return True
+        except StoreInUse as error:
+            if not service.settings.stand_by:
+                raise
+            if not told:
+                log.info("standing by", extra={"store": str(error)})
+                told = True
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), STAND_BY_S)
+            return False

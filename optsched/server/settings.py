@@ -17,6 +17,7 @@ from optsched.files.fields import Absent, Id, Strict, Text
 from optsched.files.profiles import note_duplicates
 from optsched.files.report import Report, Scope
 from optsched.files.validate import validate
+from optsched.store import ALLOWED
 
 PREFIX = "OPTSCHED_"
 
@@ -34,7 +35,8 @@ Many = Annotated[int, Field(ge=1, le=10_000_000, description="a whole number fro
 class Settings(Strict):
     """Every key of the service, with what it does."""
 
-    store: Text = Field("memory:", description="where all is kept: memory: (lost with the process)")
+    store: Text = Field("sqlite:///optsched.db", description=f"where all is kept: {ALLOWED}")
+    stand_by: bool = Field(False, description="whether to wait while another scheduler has the store: true or false")
     cluster: Absent[Text] = Field(None, description="a cluster by name or path, where the store is empty")
     start: Absent[Text] = Field(None, description="a snapshot's path, in place of cluster, where the store is empty")
     profile: Text = Field("default", description="a profile by name or path, where the store is empty")
