@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from optsched.engine.events import Cause, Decided
+from optsched.engine.kept import kept_back
 from optsched.engine.places import barred_nodes, claimed, pick, stand_in, suits
 from optsched.engine.state import JobRecord, State
 from optsched.engine.view import snapshot_of
@@ -61,10 +62,15 @@ def _repair(state: State) -> Decided | None:
     """Return the restart of failed gangs on what is left of their nodes and a few others, None where none can be so."""
     starts: list[Start] = []
     held = claimed(state.nodes.keys(), state.jobs, state.claims)
+    barred = kept_back(state.jobs, state.ended)
     for record in state.jobs.values():
         if record.state is not JobState.QUEUED or record.rest is None or record.rest.until <= state.now:
             continue
-        if record.claim is not None or (record.not_before is not None and record.not_before > state.now):
+        if (
+            record.id in barred
+            or record.claim is not None
+            or (record.not_before is not None and record.not_before > state.now)
+        ):
             continue
         placement = _patched(state, record, held, _spoken_for(state, record))
         if placement is not None:

@@ -98,6 +98,7 @@ class Draft:
     def put(self, record: JobRecord, *, quietly: bool = False) -> JobRecord:
         """Store a job; `quietly`: plans made before this are still good."""
         record = record if quietly else replace(record, changed=self.version)
+        self._tell_waiting(record)
         if record.state in ENDS and not record.booked_on:
             if record.id in self.jobs:
                 self.jobs = Records.of(self.jobs).drop(record.id)
@@ -105,6 +106,18 @@ class Draft:
         else:
             self.jobs = Records.of(self.jobs).put(record.id, record)
         return record
+
+    def _tell_waiting(self, record: JobRecord) -> None:
+        """Look again where a job has come further for which others wait."""
+        awaited = self.get("awaited")
+        assert isinstance(awaited, frozenset)
+        if record.id not in awaited:
+            return
+        old = self.record(record.id)
+        if old is None or old.state is not record.state:
+            self.due = True
+        if record.state in ENDS:
+            self.set(awaited=awaited - {record.id})
 
     def put_node(self, record: NodeRecord, *, quietly: bool = False) -> None:
         """Store a node; `quietly`: plans made before this are still good."""

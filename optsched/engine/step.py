@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from optsched.engine import events, health, reports, requests, timers
+from optsched.engine import events, health, kept, reports, requests, timers
 from optsched.engine.commands import Command, Kind, Note, Verb
 from optsched.engine.commit import commit
 from optsched.engine.draft import Draft, Step
@@ -89,6 +89,8 @@ def _handlers() -> dict[type, Callable[[Draft, object], None]]:
         table[kind] = handler  # type: ignore[assignment]
 
     on(events.Submit, requests.submit)
+    on(events.Hold, kept.hold)
+    on(events.Unhold, kept.release)
     on(events.Cancel, lambda draft, event: requests.withdraw(draft, event.job))
     on(events.Update, requests.update)
     on(events.Preempt, requests.preempt)

@@ -17,6 +17,7 @@ from optsched.engine.state import NodeRecord, State
 from optsched.errors import InputError, NotLeading, OptschedError, Outdated, UsageError
 from optsched.files.document import Document
 from optsched.files.report import Report, Scope
+from optsched.server.caller import Caller
 from optsched.server.checks import Rules, read_nodes
 from optsched.server.commands import Addresses, Gangs, message_of, outstanding
 from optsched.server.leader import Change, Leader, Prepared
@@ -117,7 +118,7 @@ class Agents:
     # One stream
 
     async def connect(
-        self, incoming: AsyncIterator[wire.AgentMessage], peer: str
+        self, incoming: AsyncIterator[wire.AgentMessage], peer: str, caller: Caller
     ) -> AsyncIterator[wire.SchedulerMessage]:
         """Serve one agent's stream: yield what it is sent, until one of both ends it."""
         try:
@@ -128,6 +129,7 @@ class Agents:
             return
         if first.WhichOneof("body") != "register":
             raise UsageError("the first message of a stream is Register")
+        caller.check_node(first.register.node)
         found = await self._register(first.register, peer)
         if not isinstance(found, Session):
             yield found

@@ -15,6 +15,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from optsched.errors import InternalError, NotServed, OptschedError
+from optsched.server.access import Gate, bearer_of
 from optsched.server.application import Answer, Application, Stream
 from optsched.server.caller import Caller
 from optsched.wire.convert import to_message, to_plain
@@ -56,8 +57,9 @@ def options(max_message_bytes: int = 16 * MIB, max_streams: int = 1000) -> list[
 class GrpcApi:
     """Binds an application to a server."""
 
-    def __init__(self, app: Application) -> None:
+    def __init__(self, app: Application, gate: Gate) -> None:
         self._app = app
+        self._gate = gate
         self._answers = app.answers()
         self._streams = app.streams()
         self.health = health.aio.HealthServicer()
@@ -89,16 +91,17 @@ class GrpcApi:
             return grpc.stream_stream_rpc_method_handler(_unserved_stream, **how)
         if method.server_streaming:
             stream = self._streams.get(name)
-            serve = _unserved_stream if stream is None else _streaming(name, stream, given)
+            serve = _unserved_stream if stream is None else _streaming(name, stream, given, self._gate)
             return grpc.unary_stream_rpc_method_handler(serve, **how)
         answer = self._answers.get(name)
-        return grpc.unary_unary_rpc_method_handler(_answering(name, answer, given), **how)
+        return grpc.unary_unary_rpc_method_handler(_answering(name, answer, given, self._gate), **how)
 
     async def _connect(
         self, incoming: AsyncIterator[agent_pb2.AgentMessage], context: Context
     ) -> AsyncIterator[agent_pb2.SchedulerMessage]:
         try:
-            async for message in self._app.agents.connect(incoming, context.peer()):
+            caller = caller_of(context, "Agent.Connect", self._gate)
+            async for message in self._app.agents.connect(incoming, context.peer(), caller):
                 yield message
         except asyncio.CancelledError:
             raise
@@ -106,12 +109,13 @@ class GrpcApi:
             await _abort(context, "Agent.Connect", error)
 
 
-def _answering(name: str, answer: Answer | None, given: type[Message]) -> Any:
+def _answering(name: str, answer: Answer | None, given: type[Message], gate: Gate) -> Any:
     async def serve(message: Message, context: Context) -> Message:
         try:
+            caller = caller_of(context, name, gate)
             if answer is None:
                 raise NotServed(f"{name} is not served by this version")
-            return to_message(given, await answer(to_plain(message), caller_of(context)))
+            return to_message(given, await answer(to_plain(message), caller))
         except asyncio.CancelledError:
             raise
         except Exception as error:
@@ -121,10 +125,11 @@ def _answering(name: str, answer: Answer | None, given: type[Message]) -> Any:
     return serve
 
 
-def _streaming(name: str, stream: Stream, given: type[Message]) -> Any:
+def _streaming(name: str, stream: Stream, given: type[Message], gate: Gate) -> Any:
     async def serve(message: Message, context: Context) -> AsyncIterator[Message]:
         try:
-            async for row in stream(to_plain(message), caller_of(context)):
+            caller = caller_of(context, name, gate)
+            async for row in stream(to_plain(message), caller):
                 yield to_message(given, row)
         except asyncio.CancelledError:
             raise
@@ -139,9 +144,14 @@ async def _unserved_stream(message: object, context: Context) -> AsyncIterator[M
     yield  # type: ignore[misc]
 
 
-def caller_of(context: Context) -> Caller:
-    """Return who calls: by address, as long as nobody has to say who it is."""
-    return Caller(name=context.peer())
+def caller_of(context: Context, name: str, gate: Gate) -> Caller:
+    """Return who calls a method: by the token, or by the certificate. Raises what the gate raises."""
+    metadata = {str(key): value for key, value in context.invocation_metadata() or ()}
+    header = metadata.get("authorization")
+    bearer = bearer_of(header if isinstance(header, str) else None)
+    names = (context.auth_context() or {}).get("x509_common_name")
+    certificate = next(iter(names)).decode("utf-8", "replace") if names else None
+    return gate.enter(name, bearer, certificate, context.peer())
 
 
 async def _abort(context: Context, name: str, error: Exception) -> None:

@@ -30,8 +30,10 @@ from optsched.server.now import Now
 from optsched.server.plans import Plans
 from optsched.server.rest import RestLimits, rest_api
 from optsched.server.rounds import ProcessRunner, Rounds, Runner, ThreadRunner, Timers
+from optsched.server.security import add_port, check_exposure, gate_of, tls_of_rest
 from optsched.server.settings import Settings
 from optsched.server.start import begin
+from optsched.server.submit import Quotas, Submitting
 from optsched.store import open_store
 
 log = logging.getLogger(__name__)
@@ -72,7 +74,7 @@ class Service:
         ]
         self._tasks = [asyncio.create_task(run(), name=name) for name, run in loops]
         if settings.grpc_listen != "off":
-            port = parts.grpc.add_insecure_port(settings.grpc_listen)
+            port = add_port(parts.grpc, settings)
             self.grpc_address = f"{settings.grpc_listen.rpartition(':')[0]}:{port}"
             await parts.grpc.start()
             await parts.api.tell_health(serving=True)
@@ -82,6 +84,8 @@ class Service:
 
     async def _built(self) -> _Parts:
         settings = self.settings
+        for notice in check_exposure(settings):
+            log.warning(notice)
         begun = await asyncio.to_thread(begin, self.store, settings, self.now)
         for warning in begun.warnings:
             log.warning(warning)
@@ -92,9 +96,12 @@ class Service:
         rules = Rules()
         agents = Agents(leader, rules, AgentRules(settings.heartbeat_s, may_join=settings.agents_may_join))
         rounds = Rounds(leader, runner, self.store, settings.round_gap_s)
+        most = Quotas(settings.max_jobs, settings.max_team_jobs)
+        submitting = Submitting(leader, self.store, rules, settings.default_team, most)
+        gate = gate_of(settings)
         app = Application(
             leader,
-            Jobs(leader, self.store, rules, settings.default_team, settings.max_jobs),
+            Jobs(leader, self.store, rules, submitting),
             Plans(leader, self.store, rules, planning, settings.default_team),
             Cluster(leader, self.store, rules, agents, lambda: rounds.last),
             Hub(leader),
@@ -102,17 +109,18 @@ class Service:
         )
         metrics = Metrics(leader, agents)
         rounds.listeners.append(metrics.round)
-        api = GrpcApi(app)
+        api = GrpcApi(app, gate)
         server = grpc.aio.server(options=options(settings.max_message_mib * MIB))
         api.add_to(server)
         rest_limits = RestLimits(settings.max_message_mib * MIB, settings.request_s)
         config = uvicorn.Config(
-            rest_api(app, metrics, rest_limits),
+            rest_api(app, metrics, gate, rest_limits),
             log_config=None,
             access_log=False,
             lifespan="off",
             server_header=False,
             timeout_graceful_shutdown=max(1, round(settings.shutdown_s)),
+            **tls_of_rest(settings),
         )
         return _Parts(app, rounds, runner, api, server, _Rest(config))
 

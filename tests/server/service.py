@@ -10,6 +10,7 @@ import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -32,6 +33,9 @@ from optsched.wire.v1 import agent_pb2_grpc, cluster_pb2_grpc, scheduler_pb2_grp
 
 LONGEST_S = 20.0
 """A test that takes longer hangs: every condition comes within a second or so."""
+
+RACKS = str(Path(__file__).with_name("data") / "racks.yaml")
+"""A cluster with racks, and no nodes: agents bring them along."""
 
 QUICK: dict[str, object] = {
     "grpc_listen": "127.0.0.1:0",
