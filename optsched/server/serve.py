@@ -18,6 +18,7 @@ from optsched.engine.ports import Store
 from optsched.errors import OptschedError, StoreInUse
 from optsched.planner.plan import PlanOptions
 from optsched.server.agents import AgentRules, Agents
+from optsched.server.answers import Answers
 from optsched.server.application import Application
 from optsched.server.checks import Rules
 from optsched.server.cluster import Cluster
@@ -25,11 +26,13 @@ from optsched.server.grpc_api import GrpcApi, options
 from optsched.server.hub import Hub
 from optsched.server.jobs import Jobs
 from optsched.server.leader import Leader, Limits
+from optsched.server.lists import Order
 from optsched.server.metrics import Metrics
 from optsched.server.now import Now
 from optsched.server.plans import Plans
 from optsched.server.rest import RestLimits, rest_api
-from optsched.server.rounds import ProcessRunner, Rounds, Runner, ThreadRunner, Timers
+from optsched.server.rounds import Rounds, Timers
+from optsched.server.runners import ProcessRunner, Runner, ThreadRunner
 from optsched.server.security import add_port, check_exposure, gate_of, tls_of_rest
 from optsched.server.settings import Settings
 from optsched.server.start import begin
@@ -93,15 +96,16 @@ class Service:
         leader = Leader(self.store, begun.state, begun.sequence, begun.now, limits)
         planning = PlanOptions(budget_s=settings.budget_s)
         runner = self.runner or _runner(settings, planning)
+        runner.follow(leader)
         rules = Rules()
         agents = Agents(leader, rules, AgentRules(settings.heartbeat_s, may_join=settings.agents_may_join))
         rounds = Rounds(leader, runner, self.store, settings.round_gap_s)
         most = Quotas(settings.max_jobs, settings.max_team_jobs)
-        submitting = Submitting(leader, self.store, rules, settings.default_team, most)
+        submitting = Submitting(leader, Answers(self.store), rules, settings.default_team, most)
         gate = gate_of(settings)
         app = Application(
             leader,
-            Jobs(leader, self.store, rules, submitting),
+            Jobs(leader, self.store, rules, submitting, Order(leader)),
             Plans(leader, self.store, rules, planning, settings.default_team),
             Cluster(leader, self.store, rules, agents, lambda: rounds.last),
             Hub(leader),

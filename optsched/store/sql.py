@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
@@ -64,7 +64,7 @@ _TAKE = (
     .with_for_update()
 )
 """Takes the lock and shows whose epoch it is; SQLite has the lock already, by how its transactions begin."""
-_KNOWN = select(keys.c.answer).where(keys.c.key == bindparam("wanted"))
+_KNOWN = select(keys.c.key, keys.c.answer).where(keys.c.key.in_(bindparam("wanted", expanding=True)))
 _HISTORY = (
     select(log.c.sequence, log.c.at, log.c.crc, log.c.body)
     .join(concerns, concerns.c.sequence == log.c.sequence)
@@ -170,11 +170,15 @@ class SqlStore:
             _insert(writer, concerns, [{"job": job, "sequence": each.sequence} for each in packed for job in each.jobs])
             _add_keys(writer, keys, at)
 
-    def known_key(self, key: str) -> bytes | None:
-        """Return the answer that was given under a key."""
+    def known_keys(self, wanted: Collection[str]) -> Mapping[str, bytes]:
+        """Return the answers that were given under keys."""
+        names = {_key(key): key for key in wanted}
+        found: dict[str, bytes] = {}
         with self._look() as reader:
-            found = reader.execute(_KNOWN, {"wanted": _key(key)}).scalar()
-            return None if found is None else bytes(found)
+            for some in _slices(list(names)):
+                rows = reader.execute(_KNOWN, {"wanted": some}).all()
+                found |= {names[bytes(key)]: bytes(answer) for key, answer in rows}
+        return found
 
     def save_state(self, sequence: int, state_bytes: bytes) -> None:
         """Store a state in place of the last, then let go of what the retention does not keep, a little at a time."""
@@ -335,6 +339,12 @@ def _add_keys(writer: Connection, given: Mapping[str, bytes], at: float) -> None
         _insert(writer, keys, [{"key": _key(key), "at": at, "answer": answer} for key, answer in given.items()])
     except IntegrityError as error:
         raise InternalError("an idempotency key is known") from error
+
+
+def _slices(items: list[bytes], most: int = 500) -> Iterator[list[bytes]]:
+    """Yield items, as many at once as a statement may hold."""
+    for first in range(0, len(items), most):
+        yield items[first : first + most]
 
 
 def _key(key: str) -> bytes:
