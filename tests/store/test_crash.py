@@ -47,14 +47,14 @@ def killed(url: str, seed: int) -> dict[str, int]:
 
 def test_what_was_acknowledged_outlives_a_kill(disk: SqlPlace):
     """A writer is killed again and again, each time at another point; the next goes on where it stood."""
-    known = {"ack": 0, "state": 0, "round": 0}
+    said = {"ack": 0, "state": 0, "round": 0}
     for seed in range(KILLS):
-        known |= killed(disk.url, seed)
+        said |= killed(disk.url, seed)
         store = disk.store()
         found = wait_open(store)
         last = found.sequence + len(found.entries)
-        assert last >= known["ack"], seed
-        assert found.sequence >= known["state"], seed
+        assert last >= said["ack"], seed
+        assert found.sequence >= said["state"], seed
         assert found.state == (STATE % found.sequence if found.sequence else None), seed
         assert list(found.entries) == submits(found.sequence + 1, last), seed
         # Whole batches: the key of the last one is there, and says where it began.
@@ -66,7 +66,7 @@ def test_what_was_acknowledged_outlives_a_kill(disk: SqlPlace):
         assert [all_history(store, f"j{n}") for n in range(first, last + 1)] == [[n] for n in range(first, last + 1)]
         numbers = [each.number for each in store.rounds(None, 10_000)]
         assert numbers == list(range(len(numbers), 0, -1)), seed
-        assert len(numbers) >= known["round"], seed
+        assert len(numbers) >= said["round"], seed
         if numbers:
             assert store.round(numbers[0]) == record(numbers[0], plan=b"{}" * 5000)
         disk.clear()
