@@ -8,6 +8,7 @@ What is large, a state to be saved among it, is made there and comes back as byt
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import multiprocessing
@@ -31,6 +32,7 @@ from optsched.errors import InternalError
 from optsched.files.plan_json import plan_to_dict
 from optsched.planner.plan import PlanOptions
 from optsched.server.leader import Change, Leader
+from optsched.server.start import GC_EVERY
 
 log = logging.getLogger(__name__)
 
@@ -253,6 +255,7 @@ class _Link:
 def _follow(link: Connection, options: PlanOptions) -> None:
     """Follow the log and answer, until the other end is closed. It ends where it has gone astray."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.set_threshold(*GC_EVERY)
     planner = RoundPlanner(options, WallClock())
     state: State | None = None
     sequence = 0
@@ -263,6 +266,7 @@ def _follow(link: Connection, options: PlanOptions) -> None:
             return
         if isinstance(message, _Whole):
             state, sequence = message.state, message.sequence
+            gc.freeze()
             continue
         assert state is not None, "the state comes first"
         if isinstance(message, _Happened):

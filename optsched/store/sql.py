@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
-from sqlalchemy import Connection, Engine, Row, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Engine, Insert, Row, bindparam, delete, insert, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from optsched.engine.codec import FORMAT
@@ -64,6 +64,16 @@ _TAKE = (
     .with_for_update()
 )
 """Takes the lock and shows whose epoch it is; SQLite has the lock already, by how its transactions begin."""
+_GROW = update(head).values(
+    {
+        head.c.sequence: bindparam("last"),
+        head.c.at: bindparam("newest"),
+        head.c.log_bytes: head.c.log_bytes + bindparam("more_bytes"),
+        head.c.key_count: head.c.key_count + bindparam("more_keys"),
+    }
+)
+_LOG, _WAITING, _CONCERNS, _KEYS = (insert(table) for table in (log, waiting, concerns, keys))
+"""Made once: to make a statement takes as long as to execute it."""
 _KNOWN = select(keys.c.key, keys.c.answer).where(keys.c.key.in_(bindparam("wanted", expanding=True)))
 _HISTORY = (
     select(log.c.sequence, log.c.at, log.c.crc, log.c.body)
@@ -133,15 +143,15 @@ class SqlStore:
             check_next(now.sequence, packed)
             at = packed[-1].at if packed else now.at
             values = {
-                head.c.sequence: now.sequence + len(packed),
-                head.c.at: at,
-                head.c.log_bytes: head.c.log_bytes + sum(each.size for each in packed),
-                head.c.key_count: head.c.key_count + len(keys),
+                "last": now.sequence + len(packed),
+                "newest": at,
+                "more_bytes": sum(each.size for each in packed),
+                "more_keys": len(keys),
             }
-            writer.execute(update(head).values(values))
+            writer.execute(_GROW, values)
             _insert(
                 writer,
-                log,
+                _LOG,
                 [
                     {
                         "sequence": each.sequence,
@@ -156,7 +166,7 @@ class SqlStore:
             )
             _insert(
                 writer,
-                waiting,
+                _WAITING,
                 [
                     {
                         "sequence": each.sequence,
@@ -167,7 +177,9 @@ class SqlStore:
                     if each.waiting is not None
                 ],
             )
-            _insert(writer, concerns, [{"job": job, "sequence": each.sequence} for each in packed for job in each.jobs])
+            _insert(
+                writer, _CONCERNS, [{"job": job, "sequence": each.sequence} for each in packed for job in each.jobs]
+            )
             _add_keys(writer, keys, at)
 
     def known_keys(self, wanted: Collection[str]) -> Mapping[str, bytes]:
@@ -329,14 +341,14 @@ def _recover(connection: Connection, epoch: int) -> Recovered:
     return Recovered(epoch, saved, body, tuple(entries))
 
 
-def _insert(writer: Connection, table: object, rows: Sequence[Mapping[str, object]]) -> None:
+def _insert(writer: Connection, into: Insert, rows: Sequence[Mapping[str, object]]) -> None:
     if rows:
-        writer.execute(insert(table), rows)  # type: ignore[arg-type]
+        writer.execute(into, rows)
 
 
 def _add_keys(writer: Connection, given: Mapping[str, bytes], at: float) -> None:
     try:
-        _insert(writer, keys, [{"key": _key(key), "at": at, "answer": answer} for key, answer in given.items()])
+        _insert(writer, _KEYS, [{"key": _key(key), "at": at, "answer": answer} for key, answer in given.items()])
     except IntegrityError as error:
         raise InternalError("an idempotency key is known") from error
 
