@@ -19,6 +19,7 @@ from optsched.errors import OptschedError, StoreInUse
 from optsched.planner.plan import PlanOptions
 from optsched.server.access import Gate, load_tokens
 from optsched.server.agents import AgentRules, Agents
+from optsched.server.answers import Answers
 from optsched.server.application import Application
 from optsched.server.checks import Rules
 from optsched.server.cluster import Cluster
@@ -26,15 +27,17 @@ from optsched.server.grpc_api import GrpcApi, options
 from optsched.server.hub import Hub
 from optsched.server.jobs import Jobs
 from optsched.server.leader import Leader, Limits
+from optsched.server.lists import Order
 from optsched.server.logs import tell_changes
 from optsched.server.metrics import Metrics
 from optsched.server.now import Now
 from optsched.server.plans import Plans
 from optsched.server.rest import RestLimits, rest_api
-from optsched.server.rounds import ProcessRunner, Rounds, Runner, ThreadRunner, Timers
+from optsched.server.rounds import Rounds, Timers
+from optsched.server.runners import ProcessRunner, Runner, ThreadRunner
 from optsched.server.security import add_port, check_exposure, gate_of, listen_for_rest, tls_of_rest
 from optsched.server.settings import Settings
-from optsched.server.start import Begun, begin
+from optsched.server.start import begin
 from optsched.server.submit import Quotas, Submitting
 from optsched.server.timely import Timely
 from optsched.store import open_store
@@ -42,12 +45,11 @@ from optsched.store import open_store
 log = logging.getLogger(__name__)
 
 MIB = 2**20
+STAND_BY_S = 1.0
+"""Who stands by tries so often to take the lead."""
 
 MOST_CONNECTIONS = 2_000
 """Connections of REST at a time; more are answered with 503."""
-
-STAND_BY_S = 1.0
-"""So often one that stands by looks whether it may lead."""
 
 
 @dataclass(slots=True)
@@ -93,22 +95,23 @@ class Service:
         settings = self.settings
         for notice in check_exposure(settings):
             log.warning(notice)
-        begun = await self._begun()
+        begun = await asyncio.to_thread(begin, self.store, settings, self.now)
         for warning in begun.warnings:
             log.warning(warning)
         limits = Limits(inbox=settings.max_waiting, save_every=settings.save_every)
         leader = Leader(self.store, begun.state, begun.sequence, begun.now, limits)
         planning = PlanOptions(budget_s=settings.budget_s)
         runner = self.runner or _runner(settings, planning)
+        runner.follow(leader)
         rules = Rules()
         agents = Agents(leader, rules, AgentRules(settings.heartbeat_s, may_join=settings.agents_may_join))
         rounds = Rounds(leader, runner, self.store, settings.round_gap_s)
         most = Quotas(settings.max_jobs, settings.max_team_jobs)
-        submitting = Submitting(leader, self.store, rules, settings.default_team, most)
+        submitting = Submitting(leader, Answers(self.store), rules, settings.default_team, most)
         gate = gate_of(settings)
         app = Application(
             leader,
-            Jobs(leader, self.store, rules, submitting),
+            Jobs(leader, self.store, rules, submitting, Order(leader)),
             Plans(leader, self.store, rules, planning, settings.default_team),
             Cluster(leader, self.store, rules, agents, lambda: rounds.last),
             Hub(leader),
@@ -133,20 +136,6 @@ class Service:
             **tls_of_rest(settings),
         )
         return _Parts(app, rounds, runner, api, server, _Rest(config), gate)
-
-    async def _begun(self) -> Begun:
-        """Open the store and take the lead; where it is to stand by, wait for that as long as another one leads."""
-        told = False
-        while True:
-            try:
-                return await asyncio.to_thread(begin, self.store, self.settings, self.now)
-            except StoreInUse as error:
-                if not self.settings.stand_by:
-                    raise
-                if not told:
-                    log.info("standing by", extra={"why": str(error)})
-                told = True
-                await asyncio.sleep(STAND_BY_S)
 
     async def _start_rest(self, parts: _Parts) -> None:
         listening = listen_for_rest(self.settings.rest_listen)
@@ -231,12 +220,9 @@ async def serve(settings: Settings, ready: Callable[[Service], None]) -> None:
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, service.reload)
     asked = asyncio.create_task(stop.wait(), name="asked to stop")
-    started = asyncio.create_task(service.start(), name="start")
     try:
-        await asyncio.wait({started, asked}, return_when=asyncio.FIRST_COMPLETED)
-        if not started.done():
+        if not await _lead(service, stop):
             return
-        started.result()
         ready(service)
         ended = asyncio.create_task(service.wait(), name="wait")
         await asyncio.wait({ended, asked}, return_when=asyncio.FIRST_COMPLETED)
@@ -244,6 +230,23 @@ async def serve(settings: Settings, ready: Callable[[Service], None]) -> None:
             ended.result()
         ended.cancel()
     finally:
-        started.cancel()
         asked.cancel()
         await service.stop()
+
+
+async def _lead(service: Service, stop: asyncio.Event) -> bool:
+    """Start a service, once nobody else has its store where it may stand by; False where it was stopped before."""
+    told = False
+    while True:
+        try:
+            await service.start()
+            return True
+        except StoreInUse as error:
+            if not service.settings.stand_by:
+                raise
+            if not told:
+                log.info("standing by", extra={"store": str(error)})
+                told = True
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), STAND_BY_S)
+            return False

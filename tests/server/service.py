@@ -22,7 +22,7 @@ from optsched.engine.ports import Store
 from optsched.engine.state import State
 from optsched.planner.plan import PlanOptions
 from optsched.server.now import SteadyNow
-from optsched.server.rounds import Runner, ThreadRunner
+from optsched.server.runners import Runner, ThreadRunner
 from optsched.server.serve import Service
 from optsched.server.settings import Settings
 from optsched.store.memory import MemoryStore
