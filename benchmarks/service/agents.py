@@ -115,7 +115,7 @@ class SimAgent:
             await asyncio.sleep(wait_s * float(self.draw.uniform(0.5, 1.0)))
 
     async def _stream(self, channel: grpc.aio.Channel) -> None:
-        call = agent_pb2_grpc.AgentStub(channel).Connect()
+        call = agent_pb2_grpc.AgentStub(channel).Connect()  # type: ignore[no-untyped-call]
         self._call, self._sequence = call, 0
         self._sent.clear()
         spec = types_pb2.NodeSpec(id=self.node, gpus=self.gpus)

@@ -62,7 +62,7 @@ class Scheduler:
         with open(self.log, "ab") as log:
             self._process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log, cwd=ROOT)
         async with grpc.aio.insecure_channel(self.address, options=AT_ONCE) as channel:
-            health = health_pb2_grpc.HealthStub(channel)  # type: ignore[no-untyped-call]
+            health = health_pb2_grpc.HealthStub(channel)
             while True:
                 if self._process.returncode is not None:
                     raise RuntimeError(f"the scheduler ended: {self.log.read_text()[-2000:]}")

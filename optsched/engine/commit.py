@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from optsched.engine.commands import Kind
 from optsched.engine.draft import Draft
-from optsched.engine.events import Cause, Decided
+from optsched.engine.events import Cause, Decided, Waits
 from optsched.engine.places import claimed
 from optsched.engine.promises import tell_reserved
 from optsched.engine.runs import stop_run
@@ -240,10 +240,26 @@ def _remember(draft: Draft, plan: Plan) -> None:
             reason = f"refused: its start deadline cannot be met, {hopeless}"
             draft.move(record, JobTrigger.REFUSE, reason=reason, unseen=False)
             draft.note(Kind.REFUSED, reason, record.id)
-        elif record.unseen or record.reason != waiting.detail:
-            record = replace(record, reason=waiting.detail, blocked_by=waiting.reason, unseen=False)
-            draft.put(record, quietly=True)
+        elif is_news(record, waiting):
+            _note_why(draft, record, waiting)
     tell_reserved(draft, plan.reservations)
+
+
+def is_news(record: JobRecord, waiting: Waiting) -> bool:
+    """Return whether a job is not known yet to wait for that."""
+    return record.unseen or record.reason != waiting.detail
+
+
+def _note_why(draft: Draft, record: JobRecord, waiting: Waiting) -> None:
+    draft.put(replace(record, reason=waiting.detail, blocked_by=waiting.reason, unseen=False), quietly=True)
+
+
+def waits(draft: Draft, event: Waits) -> None:
+    """Note why jobs wait, of those that still do."""
+    for waiting in event.queued:
+        record = draft.jobs.get(waiting.job)
+        if record is not None and record.state is JobState.QUEUED and is_news(record, waiting):
+            _note_why(draft, record, waiting)
 
 
 def _hopeless(record: JobRecord, waiting: Waiting, start: float | None) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from dataclasses import replace
 
-from optsched.engine.events import Cause, Decided
+from optsched.engine.commit import is_news
+from optsched.engine.events import Cause, Decided, Waits
 from optsched.engine.kept import kept_back
 from optsched.engine.leaving import leavers, moved_off, without_them
 from optsched.engine.patience import without_delays
@@ -15,8 +16,11 @@ from optsched.engine.view import snapshot_of
 from optsched.policy.victims import grace_s
 from optsched.values.ids import JobId, NodeId
 from optsched.values.job import JobState, Placement, gpus_on
-from optsched.values.plan import Move, Plan, Preemption, RoundInfo, Source, Start, Status
+from optsched.values.plan import Move, Plan, Preemption, RoundInfo, Source, Start, Status, Waiting
 from optsched.values.snapshot import Snapshot
+
+PART_ROWS = 500
+"""Rows about who waits that are taken in at once, in a few milliseconds."""
 
 Planner = Callable[[Snapshot], Plan]
 """What plans a round: the same snapshot gives the same plan."""
@@ -45,6 +49,24 @@ def decide(state: State, planner: Planner) -> Decided | None:
 def _changes(plan: Plan) -> bool:
     """Return whether a plan changes anything that runs or waits."""
     return bool(plan.starts or plan.preemptions or plan.migrations or plan.resizes)
+
+
+def in_parts(decided: Decided, state: State, most: int = PART_ROWS) -> tuple[Decided, tuple[Waits, ...]]:
+    """Return a decision on a state in parts that are quickly taken in: with `most` rows about who waits, then the rest.
+
+    What is no news of a job is left out. A job with a deadline that no round has seen yet stays with the decision: it
+    may be refused there.
+    """
+    first: list[Waiting] = []
+    later: list[Waiting] = []
+    for waiting in decided.plan.queued:
+        record = state.jobs.get(waiting.job)
+        if record is None or not is_news(record, waiting):
+            continue
+        judged = record.unseen and record.job.start_deadline_at is not None
+        (first if judged or len(first) < most else later).append(waiting)
+    parts = tuple(Waits(tuple(later[at : at + most])) for at in range(0, len(later), most))
+    return replace(decided, plan=replace(decided.plan, queued=tuple(first))), parts
 
 
 def _planned(state: State, snapshot: Snapshot, planner: Planner) -> tuple[Plan, bool]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from optsched.values.cluster import Node, Reservation
 from optsched.values.ids import JobId, NodeId, ReservationId
 from optsched.values.job import Job
-from optsched.values.plan import Plan
+from optsched.values.plan import Plan, Waiting
 from optsched.values.profile import Profile
 from optsched.values.team import Team
 
@@ -329,6 +329,13 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
+class Waits:
+    """Why jobs wait: the rest of what a decision says of that."""
+
+    queued: tuple[Waiting, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
@@ -369,6 +376,7 @@ Event = (
     | Drain
     | Uncordon
     | Decided
+    | Waits
     | Tick
     | Lead
 )

@@ -5,7 +5,7 @@ A state has 100,000 jobs and an event changes one of them; a copy of a dict for 
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
 from itertools import chain
 from typing import TypeVar, overload
 
@@ -67,6 +67,10 @@ class Records(Mapping[K, V]):
         # Chunks that have become thin are joined before there are many of them.
         thin = len(chunks) > 8 + 2 * left._size // CHUNK
         return Records.of(dict(left.items())) if thin else left
+
+    def chunks(self) -> Sequence[Mapping[K, V]]:
+        """Return the entries in their chunks: the same object where nothing of a chunk has changed."""
+        return self._chunks
 
     def _find(self, key: K) -> int | None:
         """Return the number of the chunk that a key is in."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from optsched.engine.events import After, Condition, Submit
-from optsched.engine.state import State
+from optsched.engine.state import NodeRecord, State
 from optsched.errors import Outdated
 from optsched.files.clusters import build_node, check_node
 from optsched.files.document import Document
@@ -46,6 +46,8 @@ class Rules:
     def __init__(self) -> None:
         self._version = -1
         self._known: Known | None = None
+        self._nodes: Mapping[NodeId, NodeRecord] = {}
+        self._healthy: Mapping[str, int] = {}
         self.cluster = Cluster(())
 
     def known(self, state: State, now: float) -> Known:
@@ -57,6 +59,16 @@ class Rules:
             about.set_cluster(self.cluster, set(state.nodes))
             self._known = about
         return replace(self._known, now=now, clock=Clock(), profile=state.profile, missing_types={})
+
+    def healthy(self, state: State) -> Mapping[str, int]:
+        """Return the healthy GPUs by type."""
+        if self._nodes is not state.nodes:
+            found: dict[str, int] = {}
+            for record in state.nodes.values():
+                kind = record.node.gpu_type
+                found[kind] = found.get(kind, 0) + record.node.healthy_gpus
+            self._nodes, self._healthy = state.nodes, found
+        return self._healthy
 
 
 def cluster_of(state: State) -> Cluster:
@@ -116,10 +128,10 @@ def _dependencies(data: Mapping[str, object]) -> tuple[After, ...]:
     return tuple(dict.fromkeys(After(JobId(each.job), Condition(each.condition)) for each in found))
 
 
-def warn_of_size(job: Job, state: State, scope: Scope) -> None:
+def warn_of_size(job: Job, state: State, rules: Rules, scope: Scope) -> None:
     """Warn of a gang that is larger than the cluster: it waits, and is judged anew when nodes join."""
-    fits = [each.node for each in state.nodes.values() if not job.gpu_types or each.node.gpu_type in job.gpu_types]
-    healthy = sum(node.healthy_gpus for node in fits)
+    there = rules.healthy(state)
+    healthy = sum(gpus for kind, gpus in there.items() if not job.gpu_types or kind in job.gpu_types)
     if job.min_gpus > healthy:
         kinds = f" of type {', '.join(sorted(job.gpu_types))}" if job.gpu_types else ""
         text = f"job {job.id} can never start as things stand: it asks {job.min_gpus} GPUs, there are {healthy}{kinds}"

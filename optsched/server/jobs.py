@@ -19,7 +19,7 @@ from optsched.server.caller import Caller
 from optsched.server.checks import Plain, Rules, request
 from optsched.server.history import told
 from optsched.server.leader import Leader, Prepared
-from optsched.server.lists import page_of_jobs, read_token
+from optsched.server.lists import Order, page_of_jobs, read_token
 from optsched.server.submit import Given, Submitting, members_of
 from optsched.server.views import job_view
 from optsched.values.ids import JobId
@@ -34,6 +34,7 @@ class Jobs:
     store: Store
     rules: Rules
     submitting: Submitting
+    order: Order
 
     # Submitting
 
@@ -75,8 +76,8 @@ class Jobs:
         """Return a page of jobs, in order of their submission."""
         asking, scope = request(asked.ListJobsRequest, data)
         after = read_token(asking.page_token, scope)
-        state = self.leader.state
-        return await asyncio.to_thread(page_of_jobs, state, asking, after, caller)
+        keys = self.order.page(after, asking.size)
+        return await asyncio.to_thread(page_of_jobs, self.leader.state, asking, after, caller, keys)
 
     async def events(self, data: Plain, caller: Caller) -> Plain:
         """Return what happened to a job."""

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from optsched.engine.events import Submit
 from optsched.engine.state import JobRecord, State
 from optsched.files.report import Scope
 from optsched.server import asked
 from optsched.server.caller import Caller
 from optsched.server.checks import Plain
+from optsched.server.leader import Change, Leader
 from optsched.server.views import job_view
+from optsched.values.ids import JobId
 
 
 def read_token(token: str, scope: Scope) -> tuple[float, str] | None:
@@ -30,6 +34,11 @@ def read_token(token: str, scope: Scope) -> tuple[float, str] | None:
 def write_token(at: float, name: str) -> str:
     """Return where a page ended, as a word."""
     return json.dumps([at, name], separators=(",", ":")).encode().hex()
+
+
+def every(record: JobRecord) -> bool:
+    """Every job matches."""
+    return True
 
 
 def matcher(wanted: asked.JobFilter, caller: Caller) -> Callable[[JobRecord], bool]:
@@ -55,7 +64,7 @@ def matcher(wanted: asked.JobFilter, caller: Caller) -> Callable[[JobRecord], bo
         tests.append(lambda record: record.job.priority >= least)
     if wanted.array:
         tests.append(lambda record: record.array is not None and record.array.id == wanted.array)
-    return lambda record: all(test(record) for test in tests)
+    return every if not tests else lambda record: all(test(record) for test in tests)
 
 
 def _is_on(record: JobRecord, node: str) -> bool:
@@ -68,16 +77,50 @@ def all_jobs(state: State) -> Iterator[JobRecord]:
     yield from state.ended.values()
 
 
-def page_of_jobs(state: State, asking: asked.ListJobsRequest, after: tuple[float, str] | None, caller: Caller) -> Plain:
-    """Return a page of the jobs that match."""
+class Order:
+    """All known jobs in the order of their submission: (instant, id), sorted; so that pages need not be looked for."""
+
+    def __init__(self, leader: Leader) -> None:
+        self._keys = sorted((record.job.submitted_at, record.id) for record in all_jobs(leader.state))
+        leader.listeners.append(self)
+
+    def __call__(self, changes: Sequence[Change]) -> None:
+        """Take in jobs that are new."""
+        for change in changes:
+            if isinstance(change.event, Submit):
+                name = change.event.job.id
+                record = change.after.record(name)
+                if record is not None and change.before.record(name) is None:
+                    insort(self._keys, (record.job.submitted_at, name))
+
+    def page(self, after: tuple[float, str] | None, size: int) -> list[tuple[float, JobId]]:
+        """Return so many after a key, and one more where there is one."""
+        first = 0 if after is None else bisect_right(self._keys, (after[0], JobId(after[1])))
+        return self._keys[first : first + size + 1]
+
+
+def page_of_jobs(
+    state: State,
+    asking: asked.ListJobsRequest,
+    after: tuple[float, str] | None,
+    caller: Caller,
+    order: Sequence[tuple[float, JobId]],
+) -> Plain:
+    """Return a page of the jobs that match. `order`: the keys after `after`, a page and one more, of all jobs."""
     matches = matcher(asking.filter, caller)
-    found = [((record.job.submitted_at, record.id), record) for record in all_jobs(state) if matches(record)]
-    later = found if after is None else [each for each in found if each[0] > after]
-    rows = heapq.nsmallest(asking.size + 1, later, key=lambda each: each[0])
+    if matches is every:
+        known = ((key, state.record(key[1])) for key in order)
+        rows = [(key, record) for key, record in known if record is not None]
+        total = len(state.jobs) + len(state.ended)
+    else:
+        found = [((record.job.submitted_at, record.id), record) for record in all_jobs(state) if matches(record)]
+        later = found if after is None else [each for each in found if each[0] > after]
+        rows = heapq.nsmallest(asking.size + 1, later, key=lambda each: each[0])
+        total = len(found)
     page = rows[: asking.size]
     token = write_token(*page[-1][0]) if len(rows) > asking.size else ""
     return {
         "jobs": [job_view(record, state, full=asking.view == "full") for _, record in page],
         "next_page_token": token,
-        "total": len(found),
+        "total": total,
     }

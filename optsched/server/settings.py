@@ -38,6 +38,7 @@ class Settings(Strict):
         "sqlite:///optsched.db",
         description="where all is kept: sqlite:///PATH, postgresql://USER@HOST/DATABASE, or memory: (lost at the end)",
     )
+    stand_by: bool = Field(False, description="whether to wait while another scheduler has the store: true or false")
     cluster: Absent[Text] = Field(None, description="a cluster by name or path, where the store is empty")
     start: Absent[Text] = Field(None, description="a snapshot's path, in place of cluster, where the store is empty")
     profile: Text = Field("default", description="a profile by name or path, where the store is empty")

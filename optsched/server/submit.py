@@ -11,12 +11,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from optsched.engine import events
-from optsched.engine.ports import Store
 from optsched.engine.state import JobRecord, State
 from optsched.errors import Busy, Taken
 from optsched.files.known import Known
 from optsched.files.report import Scope, show
 from optsched.server import asked
+from optsched.server.answers import Answers
 from optsched.server.caller import Caller
 from optsched.server.checks import Rules, read_job, warn_of_size
 from optsched.server.leader import Leader, Prepared
@@ -55,7 +55,7 @@ class Submitting:
     """Takes submissions in. `default_team` is that of a job which names none, from a caller that has none."""
 
     leader: Leader
-    store: Store
+    answers: Answers
     rules: Rules
     default_team: str = ""
     most: Quotas = field(default_factory=Quotas)
@@ -66,7 +66,7 @@ class Submitting:
         digest = digest_of(body)
         name = f"request/{caller.key}/{key}" if key else ""
         async with self._one_at_a_time(name):
-            known = await asyncio.to_thread(self.store.known_key, name) if name else None
+            known = await self.answers.known(name) if name else None
             if known is not None:
                 before = json.loads(known)
                 if before["digest"] != digest:
@@ -78,14 +78,10 @@ class Submitting:
 
     async def _bodies(self, given: Sequence[Given]) -> dict[str, str]:
         """Return, for ids that are known already, the digest of the body that they were submitted with."""
-        found: dict[str, str] = {}
-        for each in given:
-            name = each.data.get("id") if isinstance(each.data, dict) else None
-            if isinstance(name, str) and self.leader.state.record(JobId(name)) is not None:
-                kept = await asyncio.to_thread(self.store.known_key, f"job/{name}")
-                if kept is not None:
-                    found[name] = kept.decode()
-        return found
+        names = [each.data.get("id") if isinstance(each.data, dict) else None for each in given]
+        known = [name for name in names if isinstance(name, str) and self.leader.state.record(JobId(name)) is not None]
+        found = await self.answers.all_known([f"job/{name}" for name in known])
+        return {name: found[f"job/{name}"].decode() for name in known if f"job/{name}" in found}
 
     @asynccontextmanager
     async def _one_at_a_time(self, name: str) -> AsyncIterator[None]:
@@ -124,7 +120,7 @@ class _Batch:
             body = digest_of(each.data)
             if record is None:
                 fresh.append(found)
-                warn_of_size(job, state, each.place)
+                warn_of_size(job, state, self.into.rules, each.place)
                 if isinstance(each.data, dict) and each.data.get("id"):
                     keys[f"job/{job.id}"] = body.encode()
             else:
@@ -233,4 +229,7 @@ def new_id() -> str:
 
 def digest_of(given: object) -> str:
     """Return a digest of plain data, the same whatever the order of its keys."""
-    return hashlib.sha256(json.dumps(given, sort_keys=True, default=str).encode()).hexdigest()
+    return hashlib.sha256(_sorted(given).encode()).hexdigest()
+
+
+_sorted = json.JSONEncoder(sort_keys=True, default=str).encode

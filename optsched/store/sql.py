@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import struct
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
-from sqlalchemy import Connection, Engine, Row, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Engine, Insert, Row, bindparam, delete, insert, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from optsched.engine.codec import FORMAT
@@ -64,7 +64,17 @@ _TAKE = (
     .with_for_update()
 )
 """Takes the lock and shows whose epoch it is; SQLite has the lock already, by how its transactions begin."""
-_KNOWN = select(keys.c.answer).where(keys.c.key == bindparam("wanted"))
+_GROW = update(head).values(
+    {
+        head.c.sequence: bindparam("last"),
+        head.c.at: bindparam("newest"),
+        head.c.log_bytes: head.c.log_bytes + bindparam("more_bytes"),
+        head.c.key_count: head.c.key_count + bindparam("more_keys"),
+    }
+)
+_LOG, _WAITING, _CONCERNS, _KEYS = (insert(table) for table in (log, waiting, concerns, keys))
+"""Made once: to make a statement takes as long as to execute it."""
+_KNOWN = select(keys.c.key, keys.c.answer).where(keys.c.key.in_(bindparam("wanted", expanding=True)))
 _HISTORY = (
     select(log.c.sequence, log.c.at, log.c.crc, log.c.body)
     .join(concerns, concerns.c.sequence == log.c.sequence)
@@ -133,15 +143,15 @@ class SqlStore:
             check_next(now.sequence, packed)
             at = packed[-1].at if packed else now.at
             values = {
-                head.c.sequence: now.sequence + len(packed),
-                head.c.at: at,
-                head.c.log_bytes: head.c.log_bytes + sum(each.size for each in packed),
-                head.c.key_count: head.c.key_count + len(keys),
+                "last": now.sequence + len(packed),
+                "newest": at,
+                "more_bytes": sum(each.size for each in packed),
+                "more_keys": len(keys),
             }
-            writer.execute(update(head).values(values))
+            writer.execute(_GROW, values)
             _insert(
                 writer,
-                log,
+                _LOG,
                 [
                     {
                         "sequence": each.sequence,
@@ -156,7 +166,7 @@ class SqlStore:
             )
             _insert(
                 writer,
-                waiting,
+                _WAITING,
                 [
                     {
                         "sequence": each.sequence,
@@ -167,14 +177,20 @@ class SqlStore:
                     if each.waiting is not None
                 ],
             )
-            _insert(writer, concerns, [{"job": job, "sequence": each.sequence} for each in packed for job in each.jobs])
+            _insert(
+                writer, _CONCERNS, [{"job": job, "sequence": each.sequence} for each in packed for job in each.jobs]
+            )
             _add_keys(writer, keys, at)
 
-    def known_key(self, key: str) -> bytes | None:
-        """Return the answer that was given under a key."""
+    def known_keys(self, wanted: Collection[str]) -> Mapping[str, bytes]:
+        """Return the answers that were given under keys."""
+        names = {_key(key): key for key in wanted}
+        found: dict[str, bytes] = {}
         with self._look() as reader:
-            found = reader.execute(_KNOWN, {"wanted": _key(key)}).scalar()
-            return None if found is None else bytes(found)
+            for some in _slices(list(names)):
+                rows = reader.execute(_KNOWN, {"wanted": some}).all()
+                found |= {names[bytes(key)]: bytes(answer) for key, answer in rows}
+        return found
 
     def save_state(self, sequence: int, state_bytes: bytes) -> None:
         """Store a state in place of the last, then let go of what the retention does not keep, a little at a time."""
@@ -325,16 +341,22 @@ def _recover(connection: Connection, epoch: int) -> Recovered:
     return Recovered(epoch, saved, body, tuple(entries))
 
 
-def _insert(writer: Connection, table: object, rows: Sequence[Mapping[str, object]]) -> None:
+def _insert(writer: Connection, into: Insert, rows: Sequence[Mapping[str, object]]) -> None:
     if rows:
-        writer.execute(insert(table), rows)  # type: ignore[arg-type]
+        writer.execute(into, rows)
 
 
 def _add_keys(writer: Connection, given: Mapping[str, bytes], at: float) -> None:
     try:
-        _insert(writer, keys, [{"key": _key(key), "at": at, "answer": answer} for key, answer in given.items()])
+        _insert(writer, _KEYS, [{"key": _key(key), "at": at, "answer": answer} for key, answer in given.items()])
     except IntegrityError as error:
         raise InternalError("an idempotency key is known") from error
+
+
+def _slices(items: list[bytes], most: int = 500) -> Iterator[list[bytes]]:
+    """Yield items, as many at once as a statement may hold."""
+    for first in range(0, len(items), most):
+        yield items[first : first + most]
 
 
 def _key(key: str) -> bytes:

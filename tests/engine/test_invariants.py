@@ -11,7 +11,7 @@ from optsched.engine import events as ev
 from optsched.engine.commands import Command, Verb
 from optsched.engine.draft import Step
 from optsched.engine.events import Cause, Decided
-from optsched.engine.log import Entry, rebuild
+from optsched.engine.log import LogEntry, rebuild
 from optsched.engine.state import Booking, Change, Claim, JobRecord, Launch, State, Stop, StopCause
 from optsched.engine.step import step
 from optsched.values.ids import GpuType, JobId, LevelName, NodeId
@@ -244,6 +244,6 @@ def test_agents_notice_when_a_job_runs_twice() -> None:
 def test_a_log_with_an_entry_missing_leads_elsewhere() -> None:
     """So that a log that rebuilds the state says something."""
     start = good()
-    log = [Entry(1.0, ev.Cancel(Q)), Entry(2.0, ev.Cordon(A))]
+    log = [LogEntry(1, 1.0, ev.Cancel(Q)), LogEntry(2, 2.0, ev.Cordon(A))]
     assert rebuild(start, log) != rebuild(start, log[:1])
     assert isinstance(rebuild(start, log).record(Q), JobRecord)

@@ -251,7 +251,12 @@ async def test_windows_that_are_wrong_change_nothing(it: Served) -> None:
     assert it.state.reservations == {}
     answer = await it.http.put("/v1/profile", json={"json": {"base": "default", "horizon_s": -1}})
     assert answer.json()["error"]["violations"][0]["field"] == "json.horizon_s"
-    assert (await it.http.put("/v1/profile", json={"name": "ghost"})).status_code == 400
+    for name in ("ghost", "x" * 250, "/etc/passwd", "models/default.yaml", "a\x00b", "../models/default"):
+        assert (await it.http.put("/v1/profile", json={"name": name})).status_code == 400, name
+        assert (await it.http.put("/v1/profile", json={"json": {"base": name}})).status_code == 400, name
+        snapshot = {"profile": name, "cluster": {"nodes": []}}
+        assert (await it.http.post("/v1/plan", json={"snapshot": snapshot})).status_code == 400, name
+        assert (await it.http.post("/v1/plan", json={"snapshot": {"cluster": name}})).status_code == 400, name
 
 
 @served(start=SMALL, max_message_mib=1)

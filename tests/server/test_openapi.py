@@ -51,8 +51,9 @@ def url() -> Iterator[str]:
     loop.close()
 
 
+@pytest.mark.slow
 @schema.parametrize()
-@settings(max_examples=12, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=5, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 def test_any_request_gets_an_answer_that_the_document_has(case: Case, url: str) -> None:
     response = case.call(base_url=url)
     checks = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]

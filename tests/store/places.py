@@ -100,4 +100,9 @@ def all_history(store: Store, job: str) -> list[int]:
     return [entry.sequence for entry in store.history(JobId(job), 0, 1000)]
 
 
+def known(store: Store, key: str) -> bytes | None:
+    """The answer that was given under a key, None where it is not known."""
+    return store.known_keys([key]).get(key)
+
+
 Filler = Callable[[Store], None]

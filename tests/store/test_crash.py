@@ -20,7 +20,7 @@ from optsched.store import SqlStore, open_store
 from optsched.store.sqlite import SqliteDatabase
 from tests.docs.pages import ROOT
 from tests.store.appender import STATE
-from tests.store.places import SqlPlace, all_history, record, submits
+from tests.store.places import SqlPlace, all_history, known, record, submits
 
 KILLS = int(os.environ.get("STORE_KILLS", "5"))
 
@@ -47,26 +47,26 @@ def killed(url: str, seed: int) -> dict[str, int]:
 
 def test_what_was_acknowledged_outlives_a_kill(disk: SqlPlace):
     """A writer is killed again and again, each time at another point; the next goes on where it stood."""
-    known = {"ack": 0, "state": 0, "round": 0}
+    said = {"ack": 0, "state": 0, "round": 0}
     for seed in range(KILLS):
-        known |= killed(disk.url, seed)
+        said |= killed(disk.url, seed)
         store = disk.store()
         found = wait_open(store)
         last = found.sequence + len(found.entries)
-        assert last >= known["ack"], seed
-        assert found.sequence >= known["state"], seed
+        assert last >= said["ack"], seed
+        assert found.sequence >= said["state"], seed
         assert found.state == (STATE % found.sequence if found.sequence else None), seed
         assert list(found.entries) == submits(found.sequence + 1, last), seed
         # Whole batches: the key of the last one is there, and says where it began.
-        answer = store.known_key(str(last))
+        answer = known(store, str(last))
         assert answer is not None, seed
         first = int(answer)
-        assert all(store.known_key(str(number)) is None for number in range(first, last)), seed
-        assert store.known_key(str(first - 1)) is not None or first == 1, seed
+        assert all(known(store, str(number)) is None for number in range(first, last)), seed
+        assert known(store, str(first - 1)) is not None or first == 1, seed
         assert [all_history(store, f"j{n}") for n in range(first, last + 1)] == [[n] for n in range(first, last + 1)]
         numbers = [each.number for each in store.rounds(None, 10_000)]
         assert numbers == list(range(len(numbers), 0, -1)), seed
-        assert len(numbers) >= known["round"], seed
+        assert len(numbers) >= said["round"], seed
         if numbers:
             assert store.round(numbers[0]) == record(numbers[0], plan=b"{}" * 5000)
         disk.clear()
@@ -107,7 +107,7 @@ def test_a_file_that_is_cut_anywhere_shows_whole_batches(tmp_path: Path):
         assert list(found.entries) == submits(1, len(found.entries))
         assert len(found.entries) in ends
         end = len(found.entries)
-        assert not end or cut.known_key(f"b{end}") is not None
+        assert not end or known(cut, f"b{end}") is not None
         cut.append(submits(end + 1, end + 1))
         cut.close()
         seen.add(end)
@@ -168,5 +168,5 @@ def test_a_copy_that_sqlite_makes_of_an_open_store_is_a_backup(tmp_path: Path):
     found = backup.open()
     assert (found.sequence, found.state) == (5, b"state")
     assert found.entries == tuple(submits(6, 20))
-    assert backup.known_key("key") == b"answer"
+    assert known(backup, "key") == b"answer"
     backup.close()

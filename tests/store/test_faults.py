@@ -19,7 +19,7 @@ from optsched.errors import OptschedError, StoreDamaged, StoreError, StoreFull, 
 from optsched.store import SqlStore, open_store, sqlite
 from optsched.store.postgresql import fault_of
 from tests.docs.pages import ROOT
-from tests.store.places import record, submits
+from tests.store.places import known, record, submits
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def refused(path: object, kind: type[OptschedError] = StoreDamaged) -> str:
     assert said.startswith(f"{path}: "), said
     assert "\n" not in said
     with pytest.raises(OptschedError, match="is not open"):
-        store.known_key("x")
+        known(store, "x")
     return said.removeprefix(f"{path}: ")
 
 
@@ -183,8 +183,8 @@ def test_a_full_disk_stores_nothing_and_goes_on_once_there_is_room(file: Path):
         store.save_state(last, os.urandom(2_000_000))
     with pytest.raises(StoreFull):
         store.add_round(record(3, plan=os.urandom(2_000_000)))
-    assert store.known_key(f"k{last}") is not None
-    assert store.known_key(f"k{last + 50}") is None
+    assert known(store, f"k{last}") is not None
+    assert known(store, f"k{last + 50}") is None
     assert [each.number for each in store.rounds(None, 9)] == [2, 1]
     quota(100_000)
     store.append(submits(last + 1, last + 50))

@@ -16,7 +16,7 @@ from optsched.engine.ports import Store
 from optsched.errors import StoreDeposed, StoreError, StoreInUse, StoreLost
 from optsched.store import SqlStore
 from tests.docs.pages import ROOT
-from tests.store.places import SqlPlace, record, submits
+from tests.store.places import SqlPlace, known, record, submits
 from tests.store.server import Server
 
 
@@ -80,7 +80,7 @@ def test_a_deposed_writer_stores_nothing_more(disk: SqlPlace):
         with pytest.raises(StoreDeposed, match="another scheduler has opened the store since"):
             call()
     second.append(submits(3, 4))
-    assert second.known_key("key") is None
+    assert known(second, "key") is None
     assert second.rounds(None, 9) == []
     found = disk.store().open()
     assert (found.epoch, found.state, found.entries) == (3, None, tuple(submits(1, 4)))
@@ -138,7 +138,7 @@ def test_a_server_that_restarts_is_a_lost_connection(place: SqlPlace, server: Se
     for _ in range(2):
         with pytest.raises(StoreLost, match="open it again to learn what is stored"):
             store.append(submits(4, 4))
-    assert store.known_key("x") is None
+    assert known(store, "x") is None
     store.close()
     assert store.open().entries == tuple(submits(1, 3))
     store.append(submits(4, 4))

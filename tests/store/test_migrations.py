@@ -17,7 +17,7 @@ from optsched.store import SqlStore, database_of, open_store
 from optsched.store.migrations import STEPS, Step
 from optsched.store.tables import metadata
 from optsched.values.ids import JobId, NodeId
-from tests.store.places import SqlPlace, all_history, submits
+from tests.store.places import SqlPlace, all_history, known, submits
 from tests.store.versions import KEYS, LOG, ROUNDS, STATE, file_of
 
 
@@ -42,7 +42,7 @@ def test_a_file_of_an_older_version_opens(version: int, tmp_path: Path):
     assert (found.epoch, found.sequence, found.state) == (2, 6, STATE)
     assert found.entries == tuple(LOG[6:])
     assert restore_bytes(STATE).jobs[JobId("old")].job.placement == {NodeId("n1"): 4}
-    assert {key: store.known_key(key) for key in KEYS} == KEYS
+    assert {key: known(store, key) for key in KEYS} == KEYS
     assert [store.round(each.number) for each in ROUNDS] == ROUNDS
     assert all_history(store, "j1") == [1, 5, 6, 8]
     store.append(submits(11, 11))
