@@ -19,6 +19,7 @@ from optsched.rounds.problem import Problem
 from optsched.rounds.score import loss_at, size_of
 from optsched.solve.cpsat.admission_rights import Claims, add_rights
 from optsched.solve.cpsat.admission_rules import add_ceilings, add_payment, add_room, add_stop_limit, sum_parts
+from optsched.solve.cpsat.box import Box
 from optsched.solve.cpsat.decisions import Scope
 from optsched.solve.cpsat.groups import Groups, Part, Resize
 from optsched.solve.cpsat.linear import Sum, sum_of
@@ -55,6 +56,14 @@ class Admission:
         self.ladder = _ladder(groups)
         self._tie, self._bill = self._make_tie(), self._make_bill()
         self._plain = self.model.clone()
+        self._box: Box | None = None
+
+    @property
+    def box(self) -> Box:
+        """The ranges of all variables, before any goal: to be copied, not to be narrowed."""
+        if self._box is None:
+            self._box = Box(self.model)
+        return self._box
 
     def unstaged(self) -> CpModel:
         """Return a copy of the model without what its stages added."""

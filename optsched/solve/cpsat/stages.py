@@ -196,8 +196,9 @@ class Stages:
         model, spent = self.model, self.spent
         if self.solution is not None:
             model.clear_hints()  # type: ignore[no-untyped-call]
-            for index, value in enumerate(self.solution):
-                model.add_hint(model.get_int_var_from_proto_index(index), value)
+            hint = model.proto.solution_hint
+            hint.vars.extend(range(len(self.solution)))
+            hint.values.extend(self.solution)
         (model.maximize if maximize else model.minimize)(objective)
         solver = self._solver_for(share)
         status = solver.solve(model) if enough is None else solver.solve(model, _StopAt(enough))
