@@ -7,18 +7,20 @@ The fine stage places what was admitted; where something finds no place, what is
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 from optsched.clock import Clock
 from optsched.rounds.assignment import Assignment
 from optsched.rounds.check import check
 from optsched.rounds.problem import Problem
 from optsched.rounds.score import Score, score
+from optsched.solve.bounds import Bounds
 from optsched.solve.cpsat.admission import Admission
 from optsched.solve.cpsat.decisions import full_scope
-from optsched.solve.cpsat.stages import Ask, Stages, known, solve_all
+from optsched.solve.cpsat.stages import Stages, known
 from optsched.solve.exact import ExactSolver, per_row
 from optsched.solve.fine import STYLES, place
-from optsched.solve.goals import Goals, admit, ask_bill, bill_slack, rank_bounds, reached_by, tie_value
+from optsched.solve.goals import Goals, admit, bill_slack, reached_by, tie_value, value_in
 from optsched.solve.result import Budget, Result, Spent
 from optsched.values.profile import PriorityMode
 
@@ -46,13 +48,15 @@ class CoarseSolver:
 
     def solve(self, problem: Problem, hint: Assignment, budget: Budget, clock: Clock) -> Result:
         """Return the better of the hint and the placed admission, with admission's bounds."""
+        if len(problem.nodes.capacity) <= EXACT_NODES:
+            budget = dataclasses.replace(budget, turn=None)
         spent = Spent(budget, clock)
         admission = Admission(problem, full_scope(problem))
         if problem.profile.priority_mode is PriorityMode.WEIGHTED:
             return _weighted(problem, admission, hint, spent)
         share = dataclasses.replace(budget, wall_s=spent.wall_left_s * ADMISSION_SHARE)
-        stages = Stages(admission.model, Spent(share, clock), lean=True)
-        goals = admit(problem, admission, stages, hint)
+        stages = Stages(admission.unstaged(), Spent(share, clock), lean=True)
+        goals = admit(problem, admission, stages, hint, brief=budget.turn is not None)
         spent.deterministic_s += stages.spent.deterministic_s
         plan = hint
         if stages.solution is not None:
@@ -101,12 +105,15 @@ def _placed(
     best, worth = hint, score(problem, hint)
     if _best_possible(problem, goals, worth):
         return hint
-    until_s = spent.wall_left_s * (1.0 - PLACES_SHARE)
-    for attempt in range(MOST_ADMISSIONS):
+    until_s, turn = spent.wall_left_s * (1.0 - PLACES_SHARE), spent.budget.turn
+    styles = STYLES if turn is None else (STYLES[turn % len(STYLES)],)
+    for attempt in range(MOST_ADMISSIONS if turn is None else 1):
         if attempt and (goals.tie is None or stages.minimize_anew(admission.bill(), 1.0).value is None):
             break
-        admitted = admission.decode(stages.value)
-        for style in STYLES:
+        if stages.solution is None:
+            break
+        admitted = admission.decode(partial(value_in, stages.solution or []))
+        for style in styles:
             if spent.wall_left_s < min(MOST_PLACE_S, PLACE_S * len(problem.nodes.capacity) * len(admitted.starts)):
                 return best
             found = place(problem, admitted, style)
@@ -153,27 +160,22 @@ def _bounded(problem: Problem, admission: Admission, goals: Goals, plan: Assignm
     once: what the plan achieves is known, so no bound waits for another.
     """
     worth = score(problem, plan)
-    reached, tie = reached_by(problem, worth), tie_value(problem, worth)
-    asks: list[Ask] = []
-    bounds = rank_bounds(problem, admission, goals, plan, reached, asks)
-    as_admitted = goals.tie is not None and reached == goals.values()
-    if as_admitted and goals.tie is not None and goals.tie.value == tie and goals.bill_bound is not None:
-        bill_bound = goals.bill_bound
+    found = Bounds(problem, admission, plan, worth, brief=spent.budget.turn is not None)
+    found.bound_sums(goals)
+    as_admitted = goals.tie is not None and found.reached == goals.values()
+    if as_admitted and goals.tie is not None and goals.tie.value == found.tie and goals.bill_bound is not None:
+        found.bill = goals.bill_bound
     else:
-        bill_bound = ask_bill(problem, admission, plan, reached, tie, asks)
-    for position, result in solve_all(asks, spent):
-        if position < 0:
-            bill_bound = max(bill_bound, result.bound)
-        else:
-            bounds[position] = min(bounds[position], max(reached[position], result.bound))
-    rows = per_row(problem, plan, [*bounds], len(problem.priorities))
+        found.bound_bill()
+    found.search(spent)
+    rows = per_row(problem, plan, [*found.sums], len(problem.priorities))
     closed = all(bound == gpus for bound, gpus in zip(rows, worth.rows, strict=True))
-    tie_closed = as_admitted and goals.tie is not None and goals.tie.bound == tie
+    tie_closed = as_admitted and goals.tie is not None and goals.tie.bound == found.tie
     return Result(
         assignment=plan,
         row_bounds=rows,
-        bill_bound=bill_bound,
-        proven=closed and tie_closed and bill_bound >= worth.costs.total,
+        bill_bound=found.bill,
+        proven=closed and tie_closed and found.bill >= worth.costs.total,
         deterministic_s=spent.deterministic_s,
     )
 
