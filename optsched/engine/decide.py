@@ -23,7 +23,7 @@ PART_ROWS = 500
 """Rows about who waits that are taken in at once, in a few milliseconds."""
 
 Planner = Callable[[Snapshot], Plan]
-"""What plans a round: the same snapshot gives the same plan."""
+"""What plans a round: the same snapshots in the same order give the same plans."""
 
 
 def decide(state: State, planner: Planner) -> Decided | None:

@@ -46,6 +46,7 @@ class Carried:
     that waits, those that run in what is held for it and that it may stop. `placed_at` gives a queued job another place
     in the order than its submission does. `late` jobs miss their start deadline whatever is done: nobody makes room
     for it. `reserved` is what the last round planned for those that were blocked: it stands where nothing is sooner.
+    for it. `behind` gives, by a queued job, how many more of its kind wait behind it: they count as demand only.
     """
 
     occupied: tuple[Occupied, ...] = ()
@@ -56,6 +57,7 @@ class Carried:
     placed_at: Mapping[JobId, float] = field(default_factory=dict)
     late: frozenset[JobId] = frozenset()
     reserved: tuple[ReservedRoom, ...] = ()
+    behind: Mapping[JobId, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

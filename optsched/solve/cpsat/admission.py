@@ -12,18 +12,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from ortools.sat.python.cp_model import BoundedLinearExpression, CpModel, IntVar
+from ortools.sat.python.cp_model import CpModel, IntVar
 
 from optsched.rounds.assignment import Assignment
 from optsched.rounds.problem import Problem
 from optsched.rounds.score import loss_at, size_of
 from optsched.solve.cpsat.admission_rights import Claims, add_needs, add_rights
 from optsched.solve.cpsat.admission_rules import add_ceilings, add_payment, add_room, add_stop_limit, sum_parts
+from optsched.solve.cpsat.box import Box
 from optsched.solve.cpsat.decisions import Scope
 from optsched.solve.cpsat.groups import Groups, Part, Resize
 from optsched.solve.cpsat.linear import Sum, sum_of
 from optsched.solve.cpsat.objective import Ladder, age_scale, tiers_worth
-from optsched.solve.cpsat.stages import fixed_model
+from optsched.solve.cpsat.relaxation import Relaxation
 from optsched.solve.cpsat.terms import Linear
 
 
@@ -54,23 +55,29 @@ class Admission:
         add_rights(groups, Claims(groups))
         add_needs(groups)
         add_room(groups)
-        self.facts: list[BoundedLinearExpression | bool] = []
+        self.facts: list[Linear] = []
         self.ladder = _ladder(groups, self.facts)
-        self._unpriced = self.model.clone()
         self._tie, self._bill = self._make_tie(), self._make_bill()
-        self._plain = self.model.clone()
+        self._box: Box | None = None
+        self._relaxation: Relaxation | None = None
+
+    def relaxation(self) -> Relaxation:
+        """Return the linear relaxation, with no goal kept; there is one, so it is for one use after the other."""
+        if self._relaxation is None:
+            self._relaxation = Relaxation(self.box)
+        self._relaxation.forget()
+        return self._relaxation
+
+    @property
+    def box(self) -> Box:
+        """What is left of the model once all that follows at once is worked out."""
+        if self._box is None:
+            self._box = Box(self.model)
+        return self._box
 
     def unstaged(self) -> CpModel:
-        """Return a copy of the model without what its stages added, but with what bounds of fixed ranks need."""
-        return fixed_model(self._plain.clone(), self.facts)
-
-    def unpriced(self, *, bounding: bool = False) -> CpModel:
-        """Return the model of the ranks alone: half of the rows are about the tie and the bill.
-
-        `bounding`: with what bounds need where ranks are fixed below what they could be; other searches are slower
-        for it.
-        """
-        return fixed_model(self._unpriced.clone(), self.facts if bounding else [])
+        """Return a copy of what is left of the model, without what its stages added."""
+        return self.box.model.clone()
 
     def hint(self, model: CpModel, plan: Assignment) -> None:
         """Start a search of a copy of the model from what a plan does."""
@@ -197,7 +204,7 @@ def _negative(amount: Sum) -> Sum:
     return Sum(-amount.constant, amount.variables, [-f for f in amount.factors], -amount.most, -amount.least)
 
 
-def _ladder(groups: Groups, facts: list[BoundedLinearExpression | bool]) -> Ladder:
+def _ladder(groups: Groups, facts: list[Linear]) -> Ladder:
     """Return the tier sums along the keys; where nobody has a part, a key's sums are those of the key before."""
     problem = groups.problem
     keys = 2 * len(problem.priorities)
@@ -226,7 +233,7 @@ class _Line:
     a number lies above the chord of its ends.
     """
 
-    def __init__(self, groups: Groups, team: int, facts: list[BoundedLinearExpression | bool]) -> None:
+    def __init__(self, groups: Groups, team: int, facts: list[Linear]) -> None:
         self.groups, self.team, self.facts = groups, team, facts
         self.held = [Sum() for _ in groups.problem.gpu_types]
         self.tiers = (Sum(), Sum(), Sum(), Sum())
@@ -288,12 +295,12 @@ class _Line:
             model.add(least <= bound.linear)
             found.add(least, 1, most)
             steps = [each for each in (other, before and sum_of([before, more])) if each is not None]
-            self.facts += [least <= each.linear for each in steps if each.least < most]
+            self.facts += [each.linear - least for each in steps if each.least < most]
             if not bound.variables:
                 low = max(0, amount.least)
                 at, span = min(low, bound.constant), amount.most - low
                 rise = min(bound.constant, amount.most) - at
-                self.facts.append(span * least - rise * amount.linear >= span * at - rise * low)
+                self.facts.append(span * least - rise * amount.linear - (span * at - rise * low))
         self._before[tier, y] = found
         return found
 
