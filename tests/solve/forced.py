@@ -15,7 +15,7 @@ from optsched.rounds.score import Score, gpu_type_of, score, size_of
 from optsched.solve.cpsat.admission import Admission
 from optsched.solve.cpsat.decisions import full_scope
 from optsched.solve.cpsat.hints import assignment_of
-from optsched.solve.cpsat.stages import Stages, fixed_model
+from optsched.solve.cpsat.stages import Stages
 from optsched.solve.exact import ExactModel, stage_rows, through
 from optsched.solve.goals import tie_value
 from optsched.solve.greedy import greedy
@@ -73,7 +73,9 @@ def allowed_by(admission: Admission, plan: Assignment) -> bool:
     """
     problem, groups = admission.problem, admission.groups
     weighted_sum = admission.worth()
-    model = fixed_model(admission.model.clone(), admission.facts)
+    model = admission.model.clone()
+    for fact in admission.facts:
+        model.add(fact >= 0)
     changes = flow_of(problem, plan).changes
     decided = {
         Change.START: {job.index for group in groups.starts for job in group.jobs},
