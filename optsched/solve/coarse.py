@@ -7,26 +7,22 @@ The fine stage places what was admitted; where something finds no place, what is
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
-
-from ortools.sat.python.cp_model import BoundedLinearExpression, CpModel
+from functools import partial
 
 from optsched.clock import Clock
 from optsched.rounds.assignment import Assignment
 from optsched.rounds.check import check
-from optsched.rounds.problem import UNLIMITED, Problem
-from optsched.rounds.score import Score, least_bill, score
-from optsched.solve.cpsat import objective
+from optsched.rounds.problem import Problem
+from optsched.rounds.score import Score, score
+from optsched.solve.bounds import Bounds
 from optsched.solve.cpsat.admission import Admission
 from optsched.solve.cpsat.decisions import full_scope
-from optsched.solve.cpsat.stages import Ask, StageResult, Stages, fixed_model, known, solve_all
-from optsched.solve.exact import ExactSolver, most_gpus, per_row, stage_rows, through
+from optsched.solve.cpsat.stages import Stages, known
+from optsched.solve.exact import ExactSolver, per_row
 from optsched.solve.fine import STYLES, place
+from optsched.solve.goals import Goals, admit, bill_slack, reached_by, tie_value, value_in
 from optsched.solve.result import Budget, Result, Spent
 from optsched.values.profile import PriorityMode
-
-RANK_SHARE = 0.5
-"""The share of what is left of the budget that one search for ranks may use."""
 
 ADMISSION_SHARE = 0.8
 """The share of the budget for admission; the rest is for places and bounds."""
@@ -47,34 +43,20 @@ PLACES_SHARE = 0.22
 """The share of what is left after admission, after which no further placing is begun; the rest is for bounds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Goals:
-    """What admission reached and proved: stages' sums with their bounds, then the tie, and the bill's bound.
-
-    Where time ran out there are fewer stages, and no tie.
-    """
-
-    ranks: tuple[StageResult, ...]
-    tie: StageResult | None
-    bill_bound: int | None
-
-    def values(self) -> list[int]:
-        """Return the values of the stages."""
-        return [result.value or 0 for result in self.ranks]
-
-
 class CoarseSolver:
     """Solves rounds that are too large for one exact model."""
 
     def solve(self, problem: Problem, hint: Assignment, budget: Budget, clock: Clock) -> Result:
         """Return the better of the hint and the placed admission, with admission's bounds."""
+        if len(problem.nodes.capacity) <= EXACT_NODES:
+            budget = dataclasses.replace(budget, turn=None)
         spent = Spent(budget, clock)
         admission = Admission(problem, full_scope(problem))
         if problem.profile.priority_mode is PriorityMode.WEIGHTED:
             return _weighted(problem, admission, hint, spent)
         share = dataclasses.replace(budget, wall_s=spent.wall_left_s * ADMISSION_SHARE)
-        stages = Stages(admission.model, Spent(share, clock), lean=True)
-        goals = _admit(problem, admission, stages)
+        stages = Stages(admission.unstaged(), Spent(share, clock), lean=True)
+        goals = admit(problem, admission, stages, hint, brief=budget.turn is not None)
         spent.deterministic_s += stages.spent.deterministic_s
         plan = hint
         if stages.solution is not None:
@@ -111,23 +93,6 @@ def _tighter(problem: Problem, result: Result, exact: Result) -> tuple[int | Non
     return tuple(bounds)
 
 
-def _admit(problem: Problem, admission: Admission, stages: Stages) -> Goals:
-    """Solve admission's stages as far as the budget goes."""
-    priorities = len(problem.priorities)
-    goals = [admission.ladder.stage(row, priorities) for row in stage_rows(problem)]
-    ranks = stages.maximize_in_order(goals, most_gpus(problem), RANK_SHARE)
-    if len(ranks) < len(goals):
-        return Goals(tuple(ranks), None, None)
-    tie_goal = admission.tie()
-    tie = stages.maximize(tie_goal, RANK_SHARE)
-    if tie.value is None:
-        return Goals(tuple(ranks), None, None)
-    if not isinstance(tie_goal, int):
-        admission.model.add(tie_goal >= tie.value)
-    bill = stages.minimize(admission.bill(), 1.0)
-    return Goals(tuple(ranks), tie, max(least_bill(problem), bill.bound))
-
-
 def _placed(
     problem: Problem, admission: Admission, stages: Stages, goals: Goals, hint: Assignment, spent: Spent
 ) -> Assignment:
@@ -138,12 +103,17 @@ def _placed(
     """
     mode = problem.profile.priority_mode
     best, worth = hint, score(problem, hint)
-    until_s = spent.wall_left_s * (1.0 - PLACES_SHARE)
-    for attempt in range(MOST_ADMISSIONS):
+    if _best_possible(problem, goals, worth):
+        return hint
+    until_s, turn = spent.wall_left_s * (1.0 - PLACES_SHARE), spent.budget.turn
+    styles = STYLES if turn is None else (STYLES[turn % len(STYLES)],)
+    for attempt in range(MOST_ADMISSIONS if turn is None else 1):
         if attempt and (goals.tie is None or stages.minimize_anew(admission.bill(), 1.0).value is None):
             break
-        admitted = admission.decode(stages.value)
-        for style in STYLES:
+        if stages.solution is None:
+            break
+        admitted = admission.decode(partial(value_in, stages.solution or []))
+        for style in styles:
             if spent.wall_left_s < min(MOST_PLACE_S, PLACE_S * len(problem.nodes.capacity) * len(admitted.starts)):
                 return best
             found = place(problem, admitted, style)
@@ -168,7 +138,7 @@ def _is_best(problem: Problem, goals: Goals, worth: Score) -> bool:
     return (
         goals.tie is not None
         and goals.tie.bound == tie_value(problem, worth)
-        and [result.bound for result in goals.ranks] == _reached(problem, worth)
+        and [result.bound for result in goals.ranks] == reached_by(problem, worth)
         and goals.bill_bound is not None
         and worth.costs.total <= goals.bill_bound
     )
@@ -176,10 +146,11 @@ def _is_best(problem: Problem, goals: Goals, worth: Score) -> bool:
 
 def _best_possible(problem: Problem, goals: Goals, worth: Score) -> bool:
     """Return whether a plan does all that admission does, its bill within half a thousandth of the run value."""
-    if goals.tie is None or goals.bill_bound is None or _reached(problem, worth) != goals.values():
+    if goals.tie is None or goals.bill_bound is None or reached_by(problem, worth) != goals.values():
         return False
-    slack = worth.run_gpus * problem.horizon_s // 1000
-    return tie_value(problem, worth) == goals.tie.value and worth.costs.total <= goals.bill_bound + slack // 2
+    return tie_value(problem, worth) == goals.tie.value and (
+        worth.costs.total <= goals.bill_bound + bill_slack(problem, worth)
+    )
 
 
 def _bounded(problem: Problem, admission: Admission, goals: Goals, plan: Assignment, spent: Spent) -> Result:
@@ -189,83 +160,24 @@ def _bounded(problem: Problem, admission: Admission, goals: Goals, plan: Assignm
     once: what the plan achieves is known, so no bound waits for another.
     """
     worth = score(problem, plan)
-    reached, tie = _reached(problem, worth), tie_value(problem, worth)
-    asks: list[Ask] = []
-    bounds = _rank_bounds(problem, admission, goals, plan, reached, asks)
-    as_admitted = goals.tie is not None and reached == goals.values()
-    if as_admitted and goals.tie is not None and goals.tie.value == tie:
-        bill_bound = goals.bill_bound
+    found = Bounds(problem, admission, plan, worth, brief=spent.budget.turn is not None)
+    found.bound_sums(goals)
+    as_admitted = goals.tie is not None and found.reached == goals.values()
+    if as_admitted and goals.tie is not None and goals.tie.value == found.tie and goals.bill_bound is not None:
+        found.bill = goals.bill_bound
     else:
-        bill_bound = None
-        model = _bill_model(problem, admission, reached, tie)
-        admission.hint(model, plan)
-        asks.append(Ask(-1, model, admission.bill(), maximize=False))
-    for position, result in solve_all(asks, spent):
-        if position < 0:
-            bill_bound = max(least_bill(problem), result.bound)
-        else:
-            bounds[position] = None if result.bound >= UNLIMITED else max(reached[position], result.bound)
-    rows = per_row(problem, plan, bounds, len(problem.priorities))
+        found.bound_bill()
+    found.search(spent)
+    rows = per_row(problem, plan, [*found.sums], len(problem.priorities))
     closed = all(bound == gpus for bound, gpus in zip(rows, worth.rows, strict=True))
-    tie_closed = as_admitted and goals.tie is not None and goals.tie.bound == tie
+    tie_closed = as_admitted and goals.tie is not None and goals.tie.bound == found.tie
     return Result(
         assignment=plan,
         row_bounds=rows,
-        bill_bound=bill_bound,
-        proven=closed and tie_closed and bill_bound is not None and bill_bound >= worth.costs.total,
+        bill_bound=found.bill,
+        proven=closed and tie_closed and found.bill >= worth.costs.total,
         deterministic_s=spent.deterministic_s,
     )
-
-
-def _rank_bounds(
-    problem: Problem, admission: Admission, goals: Goals, plan: Assignment, reached: list[int], asks: list[Ask]
-) -> list[int | None]:
-    """Return the bounds on the stages' sums that are known, and add to `asks` what is to be found out."""
-    bounds: list[int | None] = []
-    fixed: dict[int, int] = {}
-    above: list[BoundedLinearExpression | bool] = []
-    most, met = most_gpus(problem), True
-    for position, row in enumerate(stage_rows(problem)):
-        goal, value = admission.ladder.stage(row, len(problem.priorities)), reached[position]
-        if isinstance(goal, int) or fixed.get(id(goal)) == value or value >= most:
-            bounds.append(value)
-        elif met and position < len(goals.ranks):
-            bounds.append(goals.ranks[position].bound)
-            met = goals.ranks[position].value == value
-        else:
-            met = False
-            bounds.append(None)
-            model = fixed_model(admission.unstaged(), above)
-            admission.hint(model, plan)
-            asks.append(Ask(position, model, goal, maximize=True))
-        if not isinstance(goal, int) and fixed.get(id(goal)) != value:
-            fixed[id(goal)] = value
-            above.append(goal == value)
-    return bounds
-
-
-def _bill_model(problem: Problem, admission: Admission, reached: list[int], tie: int) -> CpModel:
-    """Return admission with these ranks, that keeps and starts as much."""
-    model = admission.unstaged()
-    for row, value in zip(stage_rows(problem), reached, strict=True):
-        goal = admission.ladder.stage(row, len(problem.priorities))
-        if not isinstance(goal, int):
-            model.add(goal == value)
-    goal = admission.tie()
-    if not isinstance(goal, int):
-        model.add(goal >= tie)
-    return model
-
-
-def _reached(problem: Problem, worth: Score) -> list[int]:
-    """Return the stages' sums of a score."""
-    return [through(worth.rows, row, len(problem.priorities)) for row in stage_rows(problem)]
-
-
-def tie_value(problem: Problem, worth: Score) -> int:
-    """Return what decides between plans of equal ranks: who stays, then who is older, as one number."""
-    stopped = sum(job.size_now for job in problem.running) - worth.stay_gpus
-    return worth.age - objective.age_scale(problem) * stopped
 
 
 def _weighted(problem: Problem, admission: Admission, hint: Assignment, spent: Spent) -> Result:

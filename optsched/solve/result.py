@@ -15,12 +15,15 @@ class Budget:
     """How much a solver may spend: seconds by the clock, deterministic seconds (None: not bounded), and a seed.
 
     With `deterministic_s` set and a wall budget that never runs out, the same problem and seed give the same answer.
+    `turn` is for rounds that follow one another closely: a large round then tries one way of placing, the turn's, and
+    leaves its bounds open by a thousandth of the GPUs. None: all that time allows.
     """
 
     wall_s: float
     deterministic_s: float | None = None
     seed: int = 0
     workers: int = 2
+    turn: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,12 @@ from optsched.rounds.assignment import NO_CHANGE, Assignment, Change, change_of,
 from optsched.rounds.check import check
 from optsched.rounds.problem import Problem, RoundJob
 from optsched.rounds.score import Score, gpu_type_of, score, size_of
-from optsched.solve.coarse import tie_value
 from optsched.solve.cpsat.admission import Admission
 from optsched.solve.cpsat.decisions import full_scope
 from optsched.solve.cpsat.hints import assignment_of
 from optsched.solve.cpsat.stages import Stages
 from optsched.solve.exact import ExactModel, stage_rows, through
+from optsched.solve.goals import tie_value
 from optsched.solve.greedy import greedy
 from optsched.solve.result import Budget, Result, Spent
 from optsched.values.profile import PriorityMode

@@ -19,10 +19,12 @@ from optsched.rounds.problem import Problem
 from optsched.rounds.score import loss_at, size_of
 from optsched.solve.cpsat.admission_rights import Claims, add_needs, add_rights
 from optsched.solve.cpsat.admission_rules import add_ceilings, add_payment, add_room, add_stop_limit, sum_parts
+from optsched.solve.cpsat.box import Box
 from optsched.solve.cpsat.decisions import Scope
 from optsched.solve.cpsat.groups import Groups, Part, Resize
 from optsched.solve.cpsat.linear import Sum, sum_of
 from optsched.solve.cpsat.objective import Ladder, age_scale, tiers_worth
+from optsched.solve.cpsat.relaxation import Relaxation
 from optsched.solve.cpsat.terms import Linear
 
 
@@ -55,11 +57,26 @@ class Admission:
         add_room(groups)
         self.ladder = _ladder(groups)
         self._tie, self._bill = self._make_tie(), self._make_bill()
-        self._plain = self.model.clone()
+        self._box: Box | None = None
+        self._relaxation: Relaxation | None = None
+
+    def relaxation(self) -> Relaxation:
+        """Return the linear relaxation, with no goal kept; there is one, so it is for one use after the other."""
+        if self._relaxation is None:
+            self._relaxation = Relaxation(self.box)
+        self._relaxation.forget()
+        return self._relaxation
+
+    @property
+    def box(self) -> Box:
+        """What is left of the model once all that follows at once is worked out."""
+        if self._box is None:
+            self._box = Box(self.model)
+        return self._box
 
     def unstaged(self) -> CpModel:
-        """Return a copy of the model without what its stages added."""
-        return self._plain.clone()
+        """Return a copy of what is left of the model, without what its stages added."""
+        return self.box.model.clone()
 
     def hint(self, model: CpModel, plan: Assignment) -> None:
         """Start a search of a copy of the model from what a plan does."""

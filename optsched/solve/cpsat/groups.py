@@ -7,12 +7,13 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
-from ortools.sat.python.cp_model import CpModel, IntVar
+from ortools.sat.python.cp_model import IntVar
 
 from optsched.rounds.problem import Cut, Ints, Problem, RoundJob, What
 from optsched.rounds.room import usable
 from optsched.rounds.score import gpu_type_of, loss_at
 from optsched.solve.cpsat.decisions import Scope
+from optsched.solve.cpsat.recorded import Recorded
 from optsched.solve.reach import Reach
 
 
@@ -104,7 +105,7 @@ class Groups:
     """
 
     def __init__(self, problem: Problem, scope: Scope) -> None:
-        self.problem, self.scope, self.model = problem, scope, CpModel()
+        self.problem, self.scope, self.model = problem, scope, Recorded()
         self.reach = Reach(problem, scope.stops, scope.moves, scope.resizes)
         self.starts: list[Starts] = []
         self.stops: list[Stops] = []

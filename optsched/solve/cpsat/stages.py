@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 from ortools.sat.python import cp_model
 from ortools.sat.python.cp_model import (
-    BoundedLinearExpression,
     CpModel,
     CpSolver,
     CpSolverSolutionCallback,
@@ -30,6 +29,9 @@ LARGEST_SUM = 1 << 44
 
 LARGEST_LEAN_SUM = 1 << 28
 """The same for models that live off their linear relaxation, which large coefficients make inexact."""
+
+LIGHT_ROWS = 1000
+"""Lean models with fewer constraints are solved in less time than it takes to presolve them, where rounds are brief."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,7 @@ class Stages:
 
     def _solver_for(self, share: float) -> CpSolver:
         """Return a solver with the parameters of `share` of what is left of the budget."""
-        spent = self.spent
+        spent, model = self.spent, self.model
         solver = CpSolver()
         parameters = solver.parameters
         parameters.random_seed = self.seed
@@ -165,6 +167,9 @@ class Stages:
             parameters.cp_model_probing_level = 0
             parameters.symmetry_level = 0
             parameters.max_presolve_iterations = 1
+            if spent.budget.turn is not None and len(model.proto.constraints) < LIGHT_ROWS:
+                parameters.cp_model_presolve = False
+                parameters.use_sat_inprocessing = False
         left = spent.deterministic_left_s
         if left is not None:
             parameters.max_deterministic_time = max(1e-6, left * share)
@@ -196,8 +201,9 @@ class Stages:
         model, spent = self.model, self.spent
         if self.solution is not None:
             model.clear_hints()  # type: ignore[no-untyped-call]
-            for index, value in enumerate(self.solution):
-                model.add_hint(model.get_int_var_from_proto_index(index), value)
+            hint = model.proto.solution_hint
+            hint.vars.extend(range(len(self.solution)))
+            hint.values.extend(self.solution)
         (model.maximize if maximize else model.minimize)(objective)
         solver = self._solver_for(share)
         status = solver.solve(model) if enough is None else solver.solve(model, _StopAt(enough))
@@ -267,14 +273,6 @@ def solve_all(asks: Sequence[Ask], spent: Spent) -> list[tuple[int, StageResult]
         answers = list(pool.map(answer, range(len(asks))))
     spent.deterministic_s += sum(deterministic_s for _, deterministic_s in answers)
     return [(ask.key, result) for ask, (result, _) in zip(asks, answers, strict=True)]
-
-
-def fixed_model(model: CpModel, known: Sequence[BoundedLinearExpression | bool]) -> CpModel:
-    """Return the model with what is known added to it."""
-    for each in known:
-        if not isinstance(each, bool):
-            model.add(each)
-    return model
 
 
 def known(bound: int) -> int | None:

@@ -1,0 +1,245 @@
+"""What admission can reach, goal by goal: the ranks, then who stays and who is older, then the bill.
+
+Every goal is bounded by the linear relaxation first, which takes milliseconds. Only where what is known to be reached
+falls short of that is anything searched: several goals in one search where their ranges allow it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from optsched.rounds.assignment import Assignment
+from optsched.rounds.problem import Problem
+from optsched.rounds.score import Score, least_bill, score
+from optsched.solve.cpsat import objective
+from optsched.solve.cpsat.admission import Admission
+from optsched.solve.cpsat.recorded import goal_of
+from optsched.solve.cpsat.stages import LARGEST_LEAN_SUM, StageResult, Stages
+from optsched.solve.cpsat.terms import Linear
+from optsched.solve.exact import stage_rows, through
+
+RANK_SHARE = 0.5
+"""The share of what is left of the budget that one search for ranks may use."""
+
+SLACK = 2000
+"""A bill within this part of the run value of its bound is as good as the best."""
+
+WORTH = 4
+"""In a rough search one GPU of a rank is worth so many of the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goals:
+    """What admission reached and proved: stages' sums with their bounds, then the tie, and the bill's bound.
+
+    Where time ran out there are fewer stages, and no tie.
+    """
+
+    ranks: tuple[StageResult, ...]
+    tie: StageResult | None
+    bill_bound: int | None
+
+    def values(self) -> list[int]:
+        """Return the values of the stages."""
+        return [result.value or 0 for result in self.ranks]
+
+
+def reached_by(problem: Problem, worth: Score) -> list[int]:
+    """Return the stages' sums of a score."""
+    return [through(worth.rows, row, len(problem.priorities)) for row in stage_rows(problem)]
+
+
+def tie_value(problem: Problem, worth: Score) -> int:
+    """Return what decides between plans of equal ranks: who stays, then who is older, as one number."""
+    stopped = sum(job.size_now for job in problem.running) - worth.stay_gpus
+    return worth.age - objective.age_scale(problem) * stopped
+
+
+def bill_slack(problem: Problem, worth: Score) -> int:
+    """Return by how many GPU-seconds a bill may exceed its bound and count as the best."""
+    return worth.run_gpus * problem.horizon_s // SLACK
+
+
+def admit(problem: Problem, admission: Admission, stages: Stages, known: Assignment, *, brief: bool = False) -> Goals:
+    """Find the best that admission can reach, as far as the budget goes; `known` is a plan that is valid.
+
+    `stages` has the solution afterwards, none where `known` is as good as any. `brief`: only the first goals that
+    `known` falls short of are searched in their order, the rest roughly.
+    """
+    return _Climb(problem, admission, stages, known, brief=brief).run()
+
+
+class _Climb:
+    """One way up the goals. `now` is what the best that is known reaches: first the plan, then what was found."""
+
+    def __init__(
+        self, problem: Problem, admission: Admission, stages: Stages, known: Assignment, *, brief: bool
+    ) -> None:
+        self.problem, self.admission, self.stages, self.brief = problem, admission, stages, brief
+        self.searched = False
+        self.worth = score(problem, known)
+        self.linear: list[Linear] = [*rank_goals(problem, admission), admission.tie()]
+        self.flat = [goal_of(each) for each in self.linear]
+        self.now = [*reached_by(problem, self.worth), tie_value(problem, self.worth)]
+        self.relaxation = admission.relaxation()
+        self.solution: list[int] | None = None
+        self.ranges: dict[int, tuple[int, int]] = {}
+        first: dict[int, int] = {}
+        self.first = [first.setdefault(id(each), position) for position, each in enumerate(self.linear)]
+        """The first goal that each one is the same as."""
+
+    def run(self) -> Goals:
+        """Climb as far as time goes."""
+        results: list[StageResult] = []
+        while len(results) < len(self.linear):
+            position = len(results)
+            linear, value = self.linear[position], self.now[position]
+            if isinstance(linear, int):
+                results.append(StageResult(linear, linear, True))
+            elif self.first[position] < position:
+                results.append(results[self.first[position]])
+            elif (bound := self.relaxation.most(self.flat[position])) <= value:
+                results.append(self._keep(position, bound))
+            elif self.stages.spent.exhausted:
+                return Goals(tuple(results), None, None)
+            elif self.brief and self.searched:
+                self._search_the_rest(position)
+                return Goals(tuple(results[: len(self.linear) - 1]), None, None)
+            else:
+                found = self._search(results, bound)
+                if not found:
+                    return Goals(tuple(results), None, None)
+        *ranks, tie = results
+        return Goals(tuple(ranks), tie, self._bill())
+
+    def _keep(self, position: int, bound: int) -> StageResult:
+        """Fix a goal at what is reached; `bound` is what it cannot exceed."""
+        value = self.now[position]
+        bound = max(value, bound)
+        self.relaxation.keep(self.flat[position], value, bound)
+        self.stages.model.add(self.linear[position] >= value)
+        return StageResult(value, bound, bound == value)
+
+    def _search(self, results: list[StageResult], bound: int) -> bool:
+        """Maximise the next goal and those after it that fit into one sum with it; False where time ran out before."""
+        position = len(results)
+        self.stages.model.add(self.linear[position] >= self.now[position])
+        ranges = self._ranges(position, bound)
+        sum_now, scale = 0, 1
+        total: Linear = 0
+        scales: dict[int, int] = {}
+        for each, (least, most) in reversed(ranges.items()):
+            scales[each] = scale
+            total = total + scale * self.linear[each]
+            sum_now += scale * (self.now[each] - least)
+            scale *= most - least + 1
+        offset = sum(scales[each] * least for each, (least, _) in ranges.items())
+        found = self.stages.maximize(total, RANK_SHARE)
+        self.searched = True
+        if found.value is None:
+            return False
+        if found.value - offset > sum_now:
+            self.solution = self.stages.solution
+            self.now = [self._value(each) for each in self.linear]
+        self._apart(results, ranges, scales, found.bound - offset)
+        return True
+
+    def _search_the_rest(self, position: int) -> None:
+        """Search all goals that are left in three searches: the ranks together, each worth several of the next.
+
+        That is not their order to the last GPU, so it proves nothing; but what it finds is nearly always the same.
+        """
+        tie = len(self.linear) - 1
+        scale = 1
+        total: Linear = 0
+        for each in range(tie - 1, position - 1, -1):
+            linear = self.linear[each]
+            if self.first[each] == each and not isinstance(linear, int):
+                total = total + scale * linear
+                scale = min(scale * WORTH, LARGEST_LEAN_SUM)
+        self._improve(total)
+        for each in range(position, tie):
+            self.stages.model.add(self.linear[each] >= self.now[each])
+        self._improve(self.linear[tie])
+        self.stages.model.add(self.linear[tie] >= self.now[tie])
+        if self.solution is not None:
+            self.stages.solution = self.solution
+            if self.stages.minimize(self.admission.bill(), 1.0).value is not None:
+                self.solution = self.stages.solution
+        self.stages.solution = self.solution
+
+    def _improve(self, goal: Linear) -> None:
+        """Search for a better solution by one goal; what is known stays where time runs out."""
+        now = self._value(goal) if self.solution is not None else None
+        found = self.stages.maximize(goal, RANK_SHARE)
+        if found.value is not None and (now is None or found.value > now):
+            self.solution = self.stages.solution
+            self.now = [self._value(each) for each in self.linear]
+
+    def _ranges(self, position: int, bound: int) -> dict[int, tuple[int, int]]:
+        """Return the ranges of a goal and of those after it, as many as fit into one sum."""
+        ranges = {position: (self.now[position], bound)}
+        room = LARGEST_LEAN_SUM // (bound - self.now[position] + 1)
+        for each in range(position + 1, len(self.linear)):
+            if isinstance(self.linear[each], int) or self.first[each] < each:
+                continue
+            if each not in self.ranges:
+                self.ranges[each] = self.relaxation.least(self.flat[each]), self.relaxation.most(self.flat[each])
+            least, most = self.ranges[each]
+            room //= most - least + 1
+            if not room:
+                break
+            ranges[each] = (least, most)
+        return ranges
+
+    def _apart(
+        self, results: list[StageResult], ranges: dict[int, tuple[int, int]], scales: dict[int, int], left: int
+    ) -> None:
+        """Add to the results what a search for a sum says about its goals: bounds hold while all before are closed.
+
+        `left` is the bound of the sum of what they exceed the least by.
+        """
+        closed = True
+        for each in range(len(results), max(ranges) + 1):
+            linear = self.linear[each]
+            if isinstance(linear, int):
+                results.append(StageResult(linear, linear, True))
+            elif self.first[each] < each:
+                results.append(results[self.first[each]])
+            else:
+                least, most = ranges[each]
+                bound = min(most, least + left // scales[each]) if closed else most
+                results.append(self._keep(each, bound))
+                left -= (self.now[each] - least) * scales[each]
+                closed = closed and results[-1].optimal
+
+    def _bill(self) -> int | None:
+        """Return the bill's bound; searched for unless what is known is about as good as any."""
+        linear = self.admission.bill()
+        goal = goal_of(linear)
+        bound = max(least_bill(self.problem), self.relaxation.least(goal))
+        costs = self.worth.costs.total if self.solution is None else self._value(linear)
+        self.stages.solution = self.solution
+        if costs - bound <= bill_slack(self.problem, self.worth):
+            return bound
+        found = self.stages.minimize(linear, 1.0)
+        return None if found.value is None else max(bound, found.bound)
+
+    def _value(self, linear: Linear) -> int:
+        """Return an expression's value in the solution."""
+        return value_in(self.solution or [], linear)
+
+
+def value_in(solution: list[int], linear: Linear) -> int:
+    """Return an expression's value in a solution."""
+    if isinstance(linear, int):
+        return linear
+    goal = goal_of(linear)
+    variables: list[int] = goal.variables.tolist()
+    factors: list[int] = goal.factors.tolist()
+    return goal.constant + sum(factor * solution[each] for each, factor in zip(variables, factors, strict=True))
+
+
+def rank_goals(problem: Problem, admission: Admission) -> list[Linear]:
+    """Return the sums that the stages maximise, in their order."""
+    return [admission.ladder.stage(row, len(problem.priorities)) for row in stage_rows(problem)]
