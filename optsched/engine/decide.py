@@ -16,7 +16,7 @@ from optsched.values.plan import Move, Plan, Preemption, RoundInfo, Source, Star
 from optsched.values.snapshot import Snapshot
 
 Planner = Callable[[Snapshot], Plan]
-"""What plans a round: the same snapshot gives the same plan."""
+"""What plans a round: the same snapshots in the same order give the same plans."""
 
 
 def decide(state: State, planner: Planner) -> Decided | None:

@@ -11,16 +11,18 @@ from optsched.errors import UsageError
 from optsched.planner.advice import Proof
 from optsched.planner.assemble import assemble
 from optsched.planner.explain import explain_waiting
+from optsched.planner.memory import Memory, remembered
 from optsched.planner.reservations import Reserved, reserve
+from optsched.planner.window import Beyond, beyond_waiting, in_window
 from optsched.rounds.build import build_problem
 from optsched.rounds.problem import Problem
 from optsched.solve.coarse import EXACT_NODES
 from optsched.solve.greedy import greedy
 from optsched.solve.ladder import Answer, SolverChoice, climb
-from optsched.solve.result import Budget
+from optsched.solve.result import Budget, Result
 from optsched.topology.tree import Tree
 from optsched.values.ids import JobId
-from optsched.values.plan import Move, Plan, Preemption, Start, Waiting
+from optsched.values.plan import Move, Plan, Preemption, Source, Start, Waiting
 from optsched.values.snapshot import Snapshot
 
 Progress = Callable[[str, float], None]
@@ -49,9 +51,10 @@ class PlanOptions:
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """A round as it was solved, before it is put into words."""
+    """A round as it was solved, before it is put into words; `beyond` are queued jobs that it did not look at."""
 
     problem: Problem
+    beyond: Beyond
     reserved: tuple[Reserved, ...]
     answer: Answer
     wall_s: float
@@ -70,11 +73,22 @@ def _budget_s(snapshot: Snapshot, options: PlanOptions) -> float:
 
 
 def solve_round(
-    snapshot: Snapshot, options: PlanOptions, clock: Clock, progress: Progress = silent, tree: Tree | None = None
+    snapshot: Snapshot,
+    options: PlanOptions,
+    clock: Clock,
+    progress: Progress = silent,
+    tree: Tree | None = None,
+    turn: int | None = None,
+    wanted: JobId | None = None,
 ) -> Solved:
-    """Build and solve a round: entitlements, order, reservations, greedy, search, check."""
+    """Build and solve a round: entitlements, order, reservations, greedy, search, check.
+
+    `turn` is given where rounds follow one another closely; see `Budget`. Of a long queue only a window is looked at,
+    which `wanted` is in.
+    """
     started = clock.monotonic_s()
     progress("reading the round", 0.0)
+    snapshot, beyond = in_window(snapshot, wanted)
     problem = build_problem(snapshot, tree)
     eased = _nothing_due(problem)
     first = greedy(eased)
@@ -83,9 +97,17 @@ def solve_round(
     problem, reserved = reserve(problem, first)
     budget_s = _budget_s(snapshot, options)
     left = max(0.0, budget_s - (clock.monotonic_s() - started)) if budget_s > 0 else 0.0
-    budget = Budget(left, options.deterministic_s, options.seed)
+    budget = Budget(left, options.deterministic_s, options.seed, turn=turn)
     answer = climb(problem, options.solver, budget, clock, progress, base)
-    return Solved(problem, reserved, answer, clock.monotonic_s() - started)
+    if beyond.jobs:
+        answer = _unproven(answer)
+    return Solved(problem, beyond, reserved, answer, clock.monotonic_s() - started)
+
+
+def _unproven(answer: Answer) -> Answer:
+    """Return the answer of a round that did not look at the whole queue: what is proven of a part is not of all."""
+    result = Result(answer.assignment, deterministic_s=answer.result.deterministic_s)
+    return dataclasses.replace(answer, result=result, why=f"{answer.why}; of a long queue only a window was looked at")
 
 
 def _nothing_due(problem: Problem) -> Problem:
@@ -105,7 +127,7 @@ def prover(options: PlanOptions, clock: Clock, within_s: float) -> Proof:
         if left <= 0:
             return False
         budget_s = min(_budget_s(snapshot, options), left)
-        solved = solve_round(snapshot, dataclasses.replace(options, budget_s=budget_s), clock)
+        solved = solve_round(snapshot, dataclasses.replace(options, budget_s=budget_s), clock, wanted=job_id)
         return any(solved.problem.jobs[j].job.id == job_id for j in solved.answer.assignment.changed)
 
     return proof
@@ -120,13 +142,38 @@ def plan_round(
     """
     started = clock.monotonic_s()
     solved = solve_round(snapshot, options, clock, progress, tree)
+    return _worded(snapshot, options, clock, progress, solved, started)
+
+
+def plan_next(
+    snapshot: Snapshot, options: PlanOptions, clock: Clock, memory: Memory | None, progress: Progress = silent
+) -> tuple[Plan, Memory]:
+    """Plan a round that follows another one closely, and return with it what the next is to know.
+
+    Without a memory it is the first, which is planned like any single round.
+    """
+    started = clock.monotonic_s()
+    known = remembered(memory, snapshot.cluster)
+    turn = None if memory is None else memory.turn
+    solved = solve_round(snapshot, options, clock, progress, known.tree, turn)
+    better = solved.answer.source is Source.CP_SAT
+    return _worded(snapshot, options, clock, progress, solved, started), known.after(searched_better=better)
+
+
+def _worded(
+    snapshot: Snapshot, options: PlanOptions, clock: Clock, progress: Progress, solved: Solved, started: float
+) -> Plan:
+    """Return the plan of a solved round: who waits and why, names, costs."""
     progress("explaining", 0.9)
     prove = options.prove if len(snapshot.cluster.nodes) <= EXACT_NODES else 0
     proof = prover(options, clock, PROVE_SHARE * _budget_s(snapshot, options) + LEAST_PROVE_S)
     waiting = explain_waiting(solved.problem, solved.reserved, solved.answer.assignment, proof, prove)
+    waiting += beyond_waiting(solved.beyond, waiting)
     plan = assemble(solved.problem, solved.reserved, solved.answer, waiting, with_tasks=options.tasks)
     progress("done", 1.0)
-    return dataclasses.replace(plan, round=dataclasses.replace(plan.round, wall_s=clock.monotonic_s() - started))
+    queued = plan.round.queued + len(solved.beyond.jobs)
+    info = dataclasses.replace(plan.round, queued=queued, wall_s=clock.monotonic_s() - started)
+    return dataclasses.replace(plan, round=info)
 
 
 Fate = Waiting | Start | Preemption | Move | None
@@ -140,7 +187,7 @@ def explain_job(snapshot: Snapshot, job_id: JobId, options: PlanOptions, clock: 
     """
     if all(job.id != job_id for job in snapshot.jobs):
         raise UsageError(f"no job is called {job_id}")
-    solved = solve_round(snapshot, options, clock)
+    solved = solve_round(snapshot, options, clock, wanted=job_id)
     assignment = solved.answer.assignment
     proof = prover(options, clock, 3 * _budget_s(snapshot, options) + LEAST_PROVE_S)
     waiting = explain_waiting(solved.problem, solved.reserved, assignment, proof, 1, only=job_id)

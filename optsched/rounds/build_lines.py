@@ -132,7 +132,7 @@ def fair_shares(
         elif job.state is JobState.QUEUED:
             gpu_type, most = builder.wanted(job)
             if most:
-                _count(asking[team, gpu_type], job, most)
+                _count(asking[team, gpu_type], job, most * (1 + snapshot.carried.behind.get(job.id, 0)))
     usage = np.zeros((len(snapshot.teams), types + 2))
     demand = np.zeros((len(snapshot.teams), types, types + 2))
     for (team, gpu_type), (gpus, cpus, memory) in holding.items():

@@ -44,7 +44,7 @@ class Carried:
     on condition that they can be; `pinned` ones are neither stopped nor moved nor resized. `guests` names, by job
     that waits, those that run in what is held for it and that it may stop. `placed_at` gives a queued job another place
     in the order than its submission does. `late` jobs miss their start deadline whatever is done: nobody makes room
-    for it.
+    for it. `behind` gives, by a queued job, how many more of its kind wait behind it: they count as demand only.
     """
 
     occupied: tuple[Occupied, ...] = ()
@@ -54,6 +54,7 @@ class Carried:
     guests: Mapping[JobId, frozenset[JobId]] = field(default_factory=dict)
     placed_at: Mapping[JobId, float] = field(default_factory=dict)
     late: frozenset[JobId] = frozenset()
+    behind: Mapping[JobId, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,44 @@
+"""What one round hands on to the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from optsched.topology.tree import Tree, build_tree
+from optsched.values.cluster import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a round may take over from the one before; nothing in it can make a plan invalid or a bound wrong.
+
+    `tree` is the topology of `cluster`, which stays while nodes, levels and domains do. `turn`: which way of placing is
+    to be tried: the same again while it is of use, else the next one, so that rounds one after the other try all.
+    """
+
+    cluster: Cluster
+    tree: Tree
+    turn: int = 0
+
+    def after(self, *, searched_better: bool) -> Memory:
+        """Return what the next round is to know."""
+        return self if searched_better else replace(self, turn=self.turn + 1)
+
+
+def remembered(memory: Memory | None, cluster: Cluster) -> Memory:
+    """Return what of a memory holds for a cluster; without one all is worked out."""
+    if memory is not None and _same_domains(memory.cluster, cluster):
+        return memory if memory.cluster is cluster else replace(memory, cluster=cluster)
+    return Memory(cluster, build_tree(cluster), 0 if memory is None else memory.turn)
+
+
+def _same_domains(first: Cluster, second: Cluster) -> bool:
+    """Return whether two clusters have the same nodes in the same domains, whatever state they are in."""
+    return (
+        first.levels == second.levels
+        and len(first.nodes) == len(second.nodes)
+        and all(
+            a is b or (a.id == b.id and (a.domains is b.domains or a.domains == b.domains))
+            for a, b in zip(first.nodes, second.nodes, strict=True)
+        )
+    )
