@@ -1,11 +1,12 @@
 """Consecutive rounds of a busy cluster: one job ends, two arrive, and the scheduler decides; how long each takes.
 
-    python benchmarks/measure_churn.py [--rounds 200] [--solver greedy] [--budget S] [--queued N] [--check] FILE
+    python benchmarks/measure_churn.py [--rounds 200] [--solver auto] [--budget S] [--queued N] [--check N] FILE
 
-The file's snapshot is settled first (its own queue, as far as it can start). A round is timed from the state to the
-plan in force: snapshot, plan, commit. What agents answer is timed apart, event by event. Who ends and what arrives is
-drawn from a seed; what arrives is like what waits or runs already. `--queued` fills the queue up to so many jobs first.
-`--check` plans every tenth round cold as well and compares the GPUs that run, rank by rank.
+The file's snapshot is settled first, without a search (its own queue, as far as it can start). A round is timed from
+the state to the plan in force: snapshot, plan, commit; by the clock, and in processor time of all threads, which is
+what it would take on a machine that does nothing else. What agents answer is timed apart, event by event. Who ends and
+what arrives is drawn from a seed; what arrives is like what waits or runs already. `--queued` fills the queue up to so
+many jobs first. `--check N` plans every Nth round cold as well, with the same budget, and compares gaps and plans.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import replace
 import numpy as np
 
 from optsched.cli.inputs import read_snapshot
-from optsched.clock import StoppedClock, WallClock
+from optsched.clock import WallClock
 from optsched.engine import events
 from optsched.engine.decide import decide
 from optsched.engine.planning import RoundPlanner
@@ -32,6 +33,7 @@ from optsched.sim.agents import PromptAgents
 from optsched.solve.ladder import SolverChoice
 from optsched.values.ids import JobId
 from optsched.values.job import JobState
+from optsched.values.plan import Plan, Source
 
 
 class Churn:
@@ -43,6 +45,9 @@ class Churn:
         self.draw = np.random.default_rng(seed)
         self.kinds = [replace(each.job, state=JobState.QUEUED, placement={}) for each in state.jobs.values()]
         self.rounds_s: list[float] = []
+        self.processor_s: list[float] = []
+        self.plans: list[Plan] = []
+        self.compared: list[tuple[float | None, float | None, int]] = []
         self.events_s: list[float] = []
         self.starts = 0
         self.arrived = 0
@@ -60,12 +65,14 @@ class Churn:
 
     def decide_once(self) -> bool:
         """Decide once and put it into force; False where nothing was to be decided."""
-        started = time.perf_counter()
+        started, worked = time.perf_counter(), time.process_time()
         decision = decide(self.state, self.planner)
         if decision is None:
             return False
         found = step(self.state, decision, self.state.now)
         self.rounds_s.append(time.perf_counter() - started)
+        self.processor_s.append(time.process_time() - worked)
+        self.plans.append(decision.plan)
         self.starts += len(decision.plan.starts)
         self.state = found.state
         for command in found.commands:
@@ -73,6 +80,17 @@ class Churn:
             if answer is not None:
                 self.take(answer)
         return True
+
+    def forget(self) -> None:
+        """Measure from here on."""
+        self.rounds_s, self.processor_s, self.plans, self.events_s, self.starts = [], [], [], [], 0
+
+    def compare(self, cold: Plan) -> None:
+        """Compare the last plan with one of the same moment that was planned from nothing."""
+        mine, its = self.plans[-1].round, cold.round
+        ranks = [each.gpus for each in mine.ranks], [each.gpus for each in its.ranks]
+        gaps = [None if each.gap is None else 100 * each.gap for each in (mine, its)]
+        self.compared.append((gaps[0], gaps[1], (ranks[0] > ranks[1]) - (ranks[0] < ranks[1])))
 
     def settle(self) -> None:
         """Decide until nothing is left to decide."""
@@ -98,54 +116,66 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("file")
     parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--solver", default="greedy")
+    parser.add_argument("--solver", default="auto")
     parser.add_argument("--budget", type=float)
     parser.add_argument("--queued", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--check", type=int, default=0)
     args = parser.parse_args()
     options = PlanOptions(budget_s=args.budget, solver=SolverChoice(args.solver), prove=0)
-    churn = Churn(initial(read_snapshot(args.file, None).snapshot), RoundPlanner(options, WallClock()), args.seed)
+    resting = PlanOptions(budget_s=0.0, solver=SolverChoice.GREEDY, prove=0)
+    churn = Churn(initial(read_snapshot(args.file, None).snapshot), RoundPlanner(resting, WallClock()), args.seed)
     churn.settle()
     waiting = sum(each.state is JobState.QUEUED for each in churn.state.jobs.values())
     churn.arrive(max(0, args.queued - waiting))
     churn.settle()
-    churn.rounds_s.clear()
-    churn.events_s.clear()
-    churn.starts = 0
-    worse = 0
-    for number in range(args.rounds):
+    churn.planner = RoundPlanner(options, WallClock())
+    for number in range(args.rounds + 1):
         churn.state = step(churn.state, events.Tick(), churn.state.now + 30.0).state
         churn.end_one()
         churn.arrive(2)
-        if args.check and number % 10 == 0:
-            worse += _worse_than_cold(churn, options)
+        snapshot = snapshot_of(churn.state) if args.check and number % args.check == 1 else None
         churn.decide_once()
-        rounds = churn.rounds_s[:]
-        churn.settle()
-        churn.rounds_s = rounds
-    _print(churn, args, worse)
+        if not number:
+            # The first round has nothing to take over.
+            churn.forget()
+        elif snapshot is not None:
+            churn.compare(plan_round(snapshot, options, WallClock()))
+    _print(churn, args)
 
 
-def _worse_than_cold(churn: Churn, options: PlanOptions) -> int:
-    """Return 1 if the plan with what is kept between rounds runs other GPUs than one that is planned from nothing."""
-    snapshot = snapshot_of(churn.state)
-    cold = plan_round(snapshot, options, StoppedClock())
-    return int(churn.planner(snapshot).round.ranks != cold.round.ranks)
+def _times(times_s: list[float]) -> str:
+    ordered = sorted(times_s)
+    p99 = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
+    return (
+        f"median {1000 * statistics.median(ordered):.0f} ms, p99 {1000 * p99:.0f} ms, worst {1000 * ordered[-1]:.0f} ms"
+    )
 
 
-def _print(churn: Churn, args: argparse.Namespace, worse: int) -> None:
-    rounds, states = sorted(churn.rounds_s), [each.state for each in churn.state.jobs.values()]
-    p99 = rounds[min(len(rounds) - 1, int(0.99 * len(rounds)))]
+def _print(churn: Churn, args: argparse.Namespace) -> None:
+    states = [each.state for each in churn.state.jobs.values()]
     print(f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, solver {args.solver}")
     print(
         f"{len(churn.state.nodes)} nodes, {states.count(JobState.RUNNING)} running and "
-        f"{states.count(JobState.QUEUED)} queued at the end; {len(rounds)} rounds, {churn.starts} starts: "
-        f"median {1000 * statistics.median(rounds):.0f} ms, p99 {1000 * p99:.0f} ms, worst {1000 * rounds[-1]:.0f} ms"
+        f"{states.count(JobState.QUEUED)} queued at the end; {len(churn.rounds_s)} rounds, {churn.starts} starts"
     )
+    print(f"by the clock: {_times(churn.rounds_s)}; load {os.getloadavg()[0]:.1f}")
+    print(f"processor time: {_times(churn.processor_s)}")
+    gaps = sorted(100 * each.round.gap for each in churn.plans if each.round.gap is not None)
+    searched = sum(each.round.source is Source.CP_SAT for each in churn.plans)
+    if gaps:
+        print(f"gap: median {statistics.median(gaps):.2f} %, worst {gaps[-1]:.2f} %, known {len(gaps)} times")
+    print(f"{searched} of {len(churn.plans)} plans are the search's or proven")
     print(f"{len(churn.events_s)} other events: median {1000 * statistics.median(churn.events_s):.2f} ms")
-    if args.check:
-        print(f"{worse} plans differ from cold ones")
+    if churn.compared:
+        wider = [mine - cold for mine, cold, _ in churn.compared if mine is not None and cold is not None]
+        worse, better = (sum(sign == each for _, _, sign in churn.compared) for each in (-1, 1))
+        known = sum(mine is None and cold is not None for mine, cold, _ in churn.compared)
+        print(
+            f"{len(churn.compared)} rounds also planned cold: gap wider by at most {max(wider, default=0.0):.2f} "
+            f"points, on average {statistics.mean(wider or [0.0]):.2f}; unknown only here {known} times; "
+            f"ranks better {better}, worse {worse} times"
+        )
 
 
 if __name__ == "__main__":
