@@ -18,7 +18,10 @@ OPEN = 2000
 """Ranks are not searched for the last of what their bounds leave open: this part of the GPUs, all ranks together ..."""
 
 OPEN_BRIEFLY = 1000
-"""... and this part where rounds follow one another closely."""
+"""... and this part where rounds follow one another closely, ..."""
+
+MOST_ASKS_BRIEFLY = 2
+"""... with so many searches at most: the loosest bounds first."""
 
 
 class Bounds:
@@ -68,6 +71,8 @@ class Bounds:
         left = -sum(gap for gap, _, _ in loose)
         for gap, position, above in sorted(loose):
             if left <= self.problem.healthy_gpus // (OPEN_BRIEFLY if self.brief else OPEN):
+                break
+            if self.brief and len(self._asks) == MOST_ASKS_BRIEFLY:
                 break
             left += gap
             self._asks.append(Ask(position, self._model(above), stages[position], maximize=True))
