@@ -46,7 +46,7 @@ class Carried:
     that waits, those that run in what is held for it and that it may stop. `placed_at` gives a queued job another place
     in the order than its submission does. `late` jobs miss their start deadline whatever is done: nobody makes room
     for it. `reserved` is what the last round planned for those that were blocked: it stands where nothing is sooner.
-    for it. `behind` gives, by a queued job, how many more of its kind wait behind it: they count as demand only.
+    `behind` gives, by a queued job, how many more of its kind wait behind it: they count as demand only.
     """
 
     occupied: tuple[Occupied, ...] = ()
