@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from optsched.clock import Clock
@@ -13,6 +13,7 @@ from optsched.planner.assemble import assemble
 from optsched.planner.explain import explain_waiting
 from optsched.planner.forecast import Reserved
 from optsched.planner.reservations import delayers, reserve
+from optsched.rounds.assignment import Assignment
 from optsched.rounds.build import build_problem
 from optsched.rounds.problem import Problem
 from optsched.solve.coarse import EXACT_NODES
@@ -21,7 +22,7 @@ from optsched.solve.ladder import Answer, SolverChoice, climb
 from optsched.solve.result import Budget
 from optsched.topology.tree import Tree
 from optsched.values.ids import JobId
-from optsched.values.plan import Move, Plan, Preemption, Start, Waiting
+from optsched.values.plan import Move, Plan, Preemption, Source, Start, Waiting
 from optsched.values.snapshot import Snapshot
 
 Progress = Callable[[str, float], None]
@@ -86,6 +87,8 @@ def solve_round(
     # Where it leaves the holds alone it stands: the climb checks it, and plans anew if it does not.
     base = first if eased is problem else None
     problem, reserved = reserve(problem, first)
+    if reserved:
+        problem, base = _settled(problem, reserved, base, clock)
     budget_s = _budget_s(snapshot, options)
     left = max(0.0, budget_s - (clock.monotonic_s() - started)) if budget_s > 0 else 0.0
     budget = Budget(left, options.deterministic_s, options.seed)
@@ -98,6 +101,23 @@ def solve_round(
         left = max(0.0, budget_s - (clock.monotonic_s() - started)) if budget_s > 0 else 0.0
         answer = climb(problem, options.solver, Budget(left, options.deterministic_s, options.seed), clock, progress)
     return Solved(problem, reserved, answer, clock.monotonic_s() - started)
+
+
+def _settled(
+    problem: Problem, reserved: Sequence[Reserved], base: Assignment | None, clock: Clock
+) -> tuple[Problem, Assignment | None]:
+    """Return the problem in which the greedy plan puts off no reservation, and that plan.
+
+    The search starts from it, and mostly needs no second go.
+    """
+    for _ in range(MOST_KEPT_OFF):
+        answer = climb(problem, SolverChoice.GREEDY, Budget(0.0, 0.0), clock, base=base)
+        base = answer.assignment if answer.source is Source.GREEDY else None
+        late = delayers(problem, reserved, answer.assignment)
+        if not late:
+            break
+        problem, base = _kept_off(problem, late), None
+    return problem, base
 
 
 def _kept_off(problem: Problem, late: Mapping[int, Set[int]]) -> Problem:
