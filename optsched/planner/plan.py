@@ -12,7 +12,7 @@ from optsched.planner.advice import Proof
 from optsched.planner.assemble import assemble
 from optsched.planner.explain import explain_waiting
 from optsched.planner.forecast import Reserved
-from optsched.planner.reservations import delayers, reserve
+from optsched.planner.reservations import delayers, kept_clear, reserve
 from optsched.rounds.assignment import Assignment
 from optsched.rounds.build import build_problem
 from optsched.rounds.problem import Problem
@@ -66,7 +66,7 @@ LEAST_PROVE_S = 0.25
 """... and for this many seconds more."""
 
 
-MOST_KEPT_OFF = 3
+MOST_KEPT_OFF = 2
 """So often a round is searched anew because jobs would take what is planned for others ahead of them."""
 
 
@@ -88,7 +88,7 @@ def solve_round(
     base = first if eased is problem else None
     problem, reserved = reserve(problem, first)
     if reserved:
-        problem, base = _settled(problem, reserved, base, clock)
+        problem, base = _settled(kept_clear(problem, reserved), reserved, base, clock)
     budget_s = _budget_s(snapshot, options)
     left = max(0.0, budget_s - (clock.monotonic_s() - started)) if budget_s > 0 else 0.0
     budget = Budget(left, options.deterministic_s, options.seed)
