@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from optsched.clock import Clock
@@ -13,8 +13,9 @@ from optsched.planner.assemble import assemble
 from optsched.planner.explain import explain_waiting
 from optsched.planner.forecast import Reserved
 from optsched.planner.memory import Memory, remembered
-from optsched.planner.reservations import delayers, reserve
+from optsched.planner.reservations import delayers, kept_clear, reserve
 from optsched.planner.window import Beyond, beyond_waiting, in_window
+from optsched.rounds.assignment import Assignment
 from optsched.rounds.build import build_problem
 from optsched.rounds.problem import Problem
 from optsched.solve.coarse import EXACT_NODES
@@ -68,7 +69,7 @@ LEAST_PROVE_S = 0.25
 """... and for this many seconds more."""
 
 
-MOST_KEPT_OFF = 3
+MOST_KEPT_OFF = 2
 """So often a round is searched anew because jobs would take what is planned for others ahead of them."""
 
 
@@ -100,6 +101,8 @@ def solve_round(
     # Where it leaves the holds alone it stands: the climb checks it, and plans anew if it does not.
     base = first if eased is problem else None
     problem, reserved = reserve(problem, first)
+    if reserved:
+        problem, base = _settled(kept_clear(problem, reserved), reserved, base, clock)
     budget_s = _budget_s(snapshot, options)
     left = max(0.0, budget_s - (clock.monotonic_s() - started)) if budget_s > 0 else 0.0
     budget = Budget(left, options.deterministic_s, options.seed, turn=turn)
@@ -120,6 +123,23 @@ def _unproven(answer: Answer) -> Answer:
     """Return the answer of a round that did not look at the whole queue: what is proven of a part is not of all."""
     result = Result(answer.assignment, deterministic_s=answer.result.deterministic_s)
     return dataclasses.replace(answer, result=result, why=f"{answer.why}; of a long queue only a window was looked at")
+
+
+def _settled(
+    problem: Problem, reserved: Sequence[Reserved], base: Assignment | None, clock: Clock
+) -> tuple[Problem, Assignment | None]:
+    """Return the problem in which the greedy plan puts off no reservation, and that plan.
+
+    The search starts from it, and mostly needs no second go.
+    """
+    for _ in range(MOST_KEPT_OFF):
+        answer = climb(problem, SolverChoice.GREEDY, Budget(0.0, 0.0), clock, base=base)
+        base = answer.assignment if answer.source is Source.GREEDY else None
+        late = delayers(problem, reserved, answer.assignment)
+        if not late:
+            break
+        problem, base = _kept_off(problem, late), None
+    return problem, base
 
 
 def _kept_off(problem: Problem, late: Mapping[int, Set[int]]) -> Problem:

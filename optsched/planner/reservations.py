@@ -11,7 +11,7 @@ from optsched.planner.forecast import Forecast, Reserved
 from optsched.policy.ordering import FAIR
 from optsched.policy.victims import estimated_end
 from optsched.rounds.assignment import Assignment
-from optsched.rounds.problem import Hold, Problem, RoundJob
+from optsched.rounds.problem import Flags, Hold, Problem, RoundJob
 from optsched.values.ids import JobId
 from optsched.values.plan import ReservedRoom
 
@@ -118,6 +118,44 @@ def _stands_in_the_way(problem: Problem, reserved: Reserved, job: RoundJob) -> b
     return now + estimate > start
 
 
+def kept_clear(problem: Problem, reserved: Sequence[Reserved]) -> Problem:
+    """Return the problem in which queued jobs are kept off whole nodes that are planned for others ahead, and not free.
+
+    A hold keeps them off what is free; this keeps them from stopping somebody there, and staying past the start.
+    """
+    rooms = [(each, nodes) for each in reserved if _told(problem, each) and (nodes := _taken_wholly(problem, each))]
+    if not rooms:
+        return problem
+    masked: dict[tuple[int, tuple[int, ...]], Flags] = {}
+    jobs = list(problem.jobs)
+    for job in problem.queued:
+        behind = tuple(i for i, (each, _) in enumerate(rooms) if _stands_in_the_way(problem, each, job))
+        if not behind:
+            continue
+        # Jobs that are alike share their nodes, and are told by that.
+        key = (id(job.nodes), behind)
+        if key not in masked:
+            allowed = job.nodes.copy()
+            for i in behind:
+                allowed[rooms[i][1]] = False
+            masked[key] = allowed
+        jobs[job.index] = dataclasses.replace(job, nodes=masked[key])
+    return dataclasses.replace(problem, jobs=tuple(jobs))
+
+
+def _told(problem: Problem, reserved: Reserved) -> bool:
+    """Return whether a reservation has a start that nobody is stopped for, and things are held for it by now."""
+    start = reserved.start_at
+    held = start is not None and start - problem.snapshot.now <= problem.profile.hold_horizon_s
+    return held and not reserved.by_force
+
+
+def _taken_wholly(problem: Problem, reserved: Reserved) -> list[int]:
+    """Return the nodes of a reservation that it will use whole and that are not free yet."""
+    nodes = problem.nodes
+    return [n for n, count in reserved.spread if count == nodes.capacity[n] and nodes.free[n] < count]
+
+
 def delayers(problem: Problem, reserved: Sequence[Reserved], assignment: Assignment) -> dict[int, set[int]]:
     """Return, by job that would take the room of a reservation ahead of it past its start, the nodes where it would.
 
@@ -126,9 +164,7 @@ def delayers(problem: Problem, reserved: Sequence[Reserved], assignment: Assignm
     """
     found: dict[int, set[int]] = {}
     for each in reserved:
-        if each.job.index in assignment.changed or each.start_at is None or each.by_force:
-            continue
-        if each.start_at - problem.snapshot.now > problem.profile.hold_horizon_s:
+        if each.job.index in assignment.changed or not _told(problem, each):
             continue
         takers = _takers(problem, each, assignment)
         planned = {n: count for n, count in each.spread if n in takers}
