@@ -41,6 +41,9 @@ EXACT_SHARE = 0.9
 MOST_ADMISSIONS = 20
 """How many admissions alike are tried."""
 
+BILL_SLACK = 5000
+"""In rounds with more nodes than that, this part of what all GPUs are worth may stay open of admission's bill."""
+
 PLACE_S, MOST_PLACE_S = 7e-7, 3.0
 """About how long one placing takes at worst, in seconds for each start and node, and at most: none is begun without."""
 
@@ -129,8 +132,15 @@ def _admit(problem: Problem, admission: Admission, stages: Stages) -> Goals:
         return Goals(tuple(ranks), None, None)
     if not isinstance(tie_goal, int):
         admission.model.add(tie_goal >= tie.value)
-    bill = stages.minimize(admission.bill(), 1.0)
+    bill = stages.minimize(admission.bill(), 1.0, _bill_slack(problem))
     return Goals(tuple(ranks), tie, max(least_bill(problem), bill.bound))
+
+
+def _bill_slack(problem: Problem) -> int:
+    """Return how much of the bill may stay open in large rounds: the last of it takes longer than all ranks."""
+    if len(problem.nodes.capacity) <= EXACT_NODES:
+        return 0
+    return int(problem.nodes.capacity.sum()) * problem.horizon_s // BILL_SLACK
 
 
 def _placed(
@@ -145,7 +155,9 @@ def _placed(
     best, worth = hint, score(problem, hint)
     until_s = spent.wall_left_s * (1.0 - PLACES_SHARE)
     for attempt in range(MOST_ADMISSIONS):
-        if attempt and (goals.tie is None or stages.minimize_anew(admission.bill(), 1.0).value is None):
+        if attempt and (
+            goals.tie is None or stages.minimize_anew(admission.bill(), 1.0, _bill_slack(problem)).value is None
+        ):
             break
         admitted = admission.decode(stages.value)
         for style in STYLES:
@@ -290,9 +302,12 @@ def _weighted(problem: Problem, admission: Admission, hint: Assignment, spent: S
     """Solve the one sum of the weighted mode on admission, then place it."""
     share = dataclasses.replace(spent.budget, wall_s=spent.wall_left_s * ADMISSION_SHARE)
     stages = Stages(admission.model, Spent(share, spent.clock), lean=True)
-    result = stages.maximize(admission.worth(), 1.0)
+    goal = admission.worth()
+    result = stages.maximize(goal, 1.0)
     spent.deterministic_s += stages.spent.deterministic_s
     plan, bound = hint, known(result.bound)
+    if bound is None:
+        bound = Relaxation(fixed_model(admission.model.clone(), admission.facts)).most(goal)
     if stages.solution is not None:
         plan = _placed(problem, admission, stages, Goals((), None, None), hint, spent)
     if len(problem.nodes.capacity) > EXACT_NODES or score(problem, plan).weighted == bound:
