@@ -30,7 +30,7 @@ RANK_SHARE = 0.5
 """The share of what is left of the budget that one search for ranks may use."""
 
 ADMISSION_SHARE = 0.8
-"""The share of the budget for admission; the rest is for places and bounds."""
+"""The most of the budget for admission; the rest is for places, two placings at least, and bounds."""
 
 EXACT_NODES = 64
 """Up to this many nodes one exact model of the whole round follows, for what admission leaves open."""
@@ -76,7 +76,11 @@ class CoarseSolver:
         admission = Admission(problem, full_scope(problem))
         if problem.profile.priority_mode is PriorityMode.WEIGHTED:
             return _weighted(problem, admission, hint, spent)
-        share = dataclasses.replace(budget, wall_s=spent.wall_left_s * ADMISSION_SHARE)
+        placing_s = _placing_s(problem, sum(not problem.jobs[j].running for j in hint.changed))
+        share_s = max(
+            spent.wall_left_s / 2, min(spent.wall_left_s * ADMISSION_SHARE, spent.wall_left_s - 2 * placing_s)
+        )
+        share = dataclasses.replace(budget, wall_s=share_s)
         stages = Stages(admission.unpriced(), Spent(share, clock), lean=True)
         admission.hint(stages.model, hint)
         goals = _admit(problem, admission, stages)
@@ -161,7 +165,7 @@ def _placed(
             break
         admitted = admission.decode(stages.value)
         for style in STYLES:
-            if spent.wall_left_s < min(MOST_PLACE_S, PLACE_S * len(problem.nodes.capacity) * len(admitted.starts)):
+            if spent.wall_left_s < _placing_s(problem, len(admitted.starts)):
                 return best
             found = place(problem, admitted, style)
             if found is not None and not check(problem, found):
@@ -171,6 +175,11 @@ def _placed(
             if _best_possible(problem, goals, worth) or spent.wall_left_s < until_s:
                 return best
     return best
+
+
+def _placing_s(problem: Problem, starts: int) -> float:
+    """Return about how many seconds one placing of so many starts takes at worst."""
+    return min(MOST_PLACE_S, PLACE_S * len(problem.nodes.capacity) * starts)
 
 
 def _rest(spent: Spent) -> Budget:
