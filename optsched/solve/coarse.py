@@ -82,7 +82,6 @@ class CoarseSolver:
         )
         share = dataclasses.replace(budget, wall_s=share_s)
         stages = Stages(admission.unpriced(), Spent(share, clock), lean=True)
-        admission.hint(stages.model, hint)
         goals = _admit(problem, admission, stages)
         spent.deterministic_s += stages.spent.deterministic_s
         plan = hint
