@@ -34,9 +34,7 @@ class Bounds:
     def __init__(self, problem: Problem, admission: Admission, plan: Assignment, worth: Score, *, brief: bool) -> None:
         self.problem, self.admission, self.plan, self.worth, self.brief = problem, admission, plan, worth, brief
         self.reached, self.tie = reached_by(problem, worth), tie_value(problem, worth)
-        self.relaxation = admission.relaxation()
-        for fact in admission.facts:
-            self.relaxation.keep(goal_of(fact), 0)
+        self.relaxation = admission.relaxation(facts=True)
         self.sums: list[int] = []
         self.bill = least_bill(problem)
         self._above: list[tuple[Linear, int]] = []

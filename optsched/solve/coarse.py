@@ -17,6 +17,7 @@ from optsched.rounds.score import Score, score
 from optsched.solve.bounds import Bounds
 from optsched.solve.cpsat.admission import Admission
 from optsched.solve.cpsat.decisions import full_scope
+from optsched.solve.cpsat.recorded import goal_of
 from optsched.solve.cpsat.stages import Stages, known
 from optsched.solve.exact import ExactSolver, per_row
 from optsched.solve.fine import STYLES, place
@@ -25,7 +26,7 @@ from optsched.solve.result import Budget, Result, Spent
 from optsched.values.profile import PriorityMode
 
 ADMISSION_SHARE = 0.8
-"""The share of the budget for admission; the rest is for places and bounds."""
+"""The most of the budget for admission; the rest is for places, two placings at least, and bounds."""
 
 EXACT_NODES = 64
 """Up to this many nodes one exact model of the whole round follows, for what admission leaves open."""
@@ -54,7 +55,11 @@ class CoarseSolver:
         admission = Admission(problem, full_scope(problem))
         if problem.profile.priority_mode is PriorityMode.WEIGHTED:
             return _weighted(problem, admission, hint, spent)
-        share = dataclasses.replace(budget, wall_s=spent.wall_left_s * ADMISSION_SHARE)
+        placing_s = _placing_s(problem, sum(not problem.jobs[j].running for j in hint.changed))
+        share_s = max(
+            spent.wall_left_s / 2, min(spent.wall_left_s * ADMISSION_SHARE, spent.wall_left_s - 2 * placing_s)
+        )
+        share = dataclasses.replace(budget, wall_s=share_s)
         stages = Stages(admission.unstaged(), Spent(share, clock), lean=True)
         goals = admit(problem, admission, stages, hint, brief=budget.turn is not None)
         spent.deterministic_s += stages.spent.deterministic_s
@@ -114,7 +119,7 @@ def _placed(
             break
         admitted = admission.decode(partial(value_in, stages.solution or []))
         for style in styles:
-            if spent.wall_left_s < min(MOST_PLACE_S, PLACE_S * len(problem.nodes.capacity) * len(admitted.starts)):
+            if spent.wall_left_s < _placing_s(problem, len(admitted.starts)):
                 return best
             found = place(problem, admitted, style)
             if found is not None and not check(problem, found):
@@ -124,6 +129,11 @@ def _placed(
             if _best_possible(problem, goals, worth) or spent.wall_left_s < until_s:
                 return best
     return best
+
+
+def _placing_s(problem: Problem, starts: int) -> float:
+    """Return about how many seconds one placing of so many starts takes at worst."""
+    return min(MOST_PLACE_S, PLACE_S * len(problem.nodes.capacity) * starts)
 
 
 def _rest(spent: Spent) -> Budget:
@@ -184,9 +194,12 @@ def _weighted(problem: Problem, admission: Admission, hint: Assignment, spent: S
     """Solve the one sum of the weighted mode on admission, then place it."""
     share = dataclasses.replace(spent.budget, wall_s=spent.wall_left_s * ADMISSION_SHARE)
     stages = Stages(admission.model, Spent(share, spent.clock), lean=True)
-    result = stages.maximize(admission.worth(), 1.0)
+    goal = admission.worth()
+    result = stages.maximize(goal, 1.0)
     spent.deterministic_s += stages.spent.deterministic_s
     plan, bound = hint, known(result.bound)
+    if bound is None:
+        bound = admission.relaxation(facts=True).most(goal_of(goal))
     if stages.solution is not None:
         plan = _placed(problem, admission, stages, Goals((), None, None), hint, spent)
     if len(problem.nodes.capacity) > EXACT_NODES or score(problem, plan).weighted == bound:

@@ -24,6 +24,9 @@ RANK_SHARE = 0.5
 SLACK = 2000
 """A bill within this part of the run value of its bound is as good as the best."""
 
+LARGE, LAST = 500, 5000
+"""With more nodes this part of what all GPUs are worth may stay open of the bill: the last of it takes longest."""
+
 WORTH = 4
 """In a rough search one GPU of a rank is worth so many of the next."""
 
@@ -222,7 +225,9 @@ class _Climb:
         self.stages.solution = self.solution
         if costs - bound <= bill_slack(self.problem, self.worth):
             return bound
-        found = self.stages.minimize(linear, 1.0)
+        large = len(self.problem.nodes.capacity) > LARGE
+        slack = int(self.problem.nodes.capacity.sum()) * self.problem.horizon_s // LAST if large else 0
+        found = self.stages.minimize(linear, 1.0, slack)
         return None if found.value is None else max(bound, found.bound)
 
     def _value(self, linear: Linear) -> int:

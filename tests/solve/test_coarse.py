@@ -212,3 +212,17 @@ def test_rounds_of_a_thousand_gpus_have_plans_and_bounds(name):
     result = coarse(problem, Budget(wall_s=1e9, deterministic_s=1.0))
     assert faults(problem, result) == []
     assert result.row_bounds or result.weighted_bound is not None
+
+
+@pytest.mark.parametrize("mode", [PriorityMode.STRICT, PriorityMode.WEIGHTED])
+@pytest.mark.parametrize("seed", range(12))
+def test_without_time_for_a_search_every_rank_still_has_a_bound_that_holds(seed, mode):
+    """The linear relaxation gives one where a search ends before it has begun."""
+    problem = tiny(seed)
+    problem = replace(problem, profile=replace(problem.profile, priority_mode=mode))
+    result = coarse(problem, Budget(wall_s=1e9, deterministic_s=1e-6))
+    assert faults(problem, result, *valid_plans(problem, random.Random(seed), 3)) == []
+    if mode is PriorityMode.STRICT:
+        assert None not in result.row_bounds
+    else:
+        assert result.weighted_bound is not None

@@ -24,6 +24,7 @@ from optsched.solve.cpsat.decisions import Scope
 from optsched.solve.cpsat.groups import Groups, Part, Resize
 from optsched.solve.cpsat.linear import Sum, sum_of
 from optsched.solve.cpsat.objective import Ladder, age_scale, tiers_worth
+from optsched.solve.cpsat.recorded import goal_of
 from optsched.solve.cpsat.relaxation import Relaxation
 from optsched.solve.cpsat.terms import Linear
 
@@ -61,11 +62,16 @@ class Admission:
         self._box: Box | None = None
         self._relaxation: Relaxation | None = None
 
-    def relaxation(self) -> Relaxation:
-        """Return the linear relaxation, with no goal kept; there is one, so it is for one use after the other."""
+    def relaxation(self, *, facts: bool = False) -> Relaxation:
+        """Return the linear relaxation, with no goal kept; there is one, so it is for one use after the other.
+
+        `facts`: with what bounds need where ranks are fixed below what they could be.
+        """
         if self._relaxation is None:
             self._relaxation = Relaxation(self.box)
         self._relaxation.forget()
+        for fact in self.facts if facts else ():
+            self._relaxation.keep(goal_of(fact), 0)
         return self._relaxation
 
     @property

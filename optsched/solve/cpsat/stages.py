@@ -183,22 +183,24 @@ class Stages:
             parameters.linearization_level = 2
         return solver
 
-    def minimize_anew(self, objective: Linear, share: float) -> StageResult:
+    def minimize_anew(self, objective: Linear, share: float, slack: int = 0) -> StageResult:
         """Minimise again by another path: among equally good solutions likely another one."""
         self.seed += 1
         self.solution = None
         self.model.clear_hints()  # type: ignore[no-untyped-call]
-        return self.minimize(objective, share)
+        return self.minimize(objective, share, slack)
 
-    def minimize(self, objective: Linear, share: float) -> StageResult:
-        """Minimise within `share` (0..1] of what is left of the budget."""
-        return self._run(objective, share, maximize=False)
+    def minimize(self, objective: Linear, share: float, slack: int = 0) -> StageResult:
+        """Minimise within `share` (0..1] of what is left of the budget, or until no more than `slack` is open."""
+        return self._run(objective, share, maximize=False, slack=slack)
 
     def value(self, expression: Linear) -> int:
         """Return an expression's value in the last solution."""
         return expression if isinstance(expression, int) else int(self._solver.value(expression))
 
-    def _run(self, objective: Linear, share: float, *, maximize: bool, enough: int | None = None) -> StageResult:
+    def _run(
+        self, objective: Linear, share: float, *, maximize: bool, enough: int | None = None, slack: int = 0
+    ) -> StageResult:
         if isinstance(objective, int):
             return StageResult(objective, objective, True)
         model, spent = self.model, self.spent
@@ -209,6 +211,7 @@ class Stages:
             hint.values.extend(self.solution)
         (model.maximize if maximize else model.minimize)(objective)
         solver = self._solver_for(share)
+        solver.parameters.absolute_gap_limit = slack
         status = solver.solve(model) if enough is None else solver.solve(model, _StopAt(enough))
         spent.deterministic_s += solver.response_proto.deterministic_time
         if status in (cp_model.INFEASIBLE, cp_model.MODEL_INVALID):
@@ -223,7 +226,9 @@ class Stages:
         value = round(solver.objective_value)
         if enough is not None and value >= enough:
             return StageResult(value, value, True)
-        return StageResult(value, value if status == cp_model.OPTIMAL else bound, status == cp_model.OPTIMAL)
+        # Within the slack the solver calls optimal what may not be.
+        optimal = status == cp_model.OPTIMAL and (not slack or bound == value)
+        return StageResult(value, value if optimal else bound, optimal)
 
 
 class _StopAt(CpSolverSolutionCallback):
