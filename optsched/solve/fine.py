@@ -55,7 +55,7 @@ class Fine(Repairs):
 
     def run(self) -> Placed:
         """Place everything that finds a place, then fill up."""
-        jobs = [self.problem.jobs[j] for j in sorted(self.admitted.starts)]
+        jobs = [self.problem.jobs[j] for j in sorted(self.admitted.starts - self.ledger.changed.keys())]
         gangs = [job for job in jobs if job.cut is not Cut.ONE_NODE]
         for job in sorted(gangs, key=self._hardest_first):
             if not self._place_gang(job):

@@ -51,6 +51,10 @@ class Loose:
     def _moves_for(self, job: RoundJob, team: int) -> bool:
         return job.team == team or not self._bound(job)
 
+    def all(self) -> list[RoundJob]:
+        """Return all who may move."""
+        return sorted((job for jobs in self._on.values() for job in jobs), key=lambda job: job.index)
+
     def below(self, size: int, team: int) -> Loosened:
         """Return the sums over jobs smaller than `size` that may move for a team."""
         team = team if team in self._teams else -1
@@ -89,6 +93,13 @@ class Loose:
                 self.reserved[n] = job.team
         return chosen
 
+    def lift_off(self, job: RoundJob) -> None:
+        """Take a job off its node."""
+        n = job.spread_now[0][0]
+        self._take_off(job, n)
+        if self._bound(job):
+            self.reserved[n] = job.team
+
     def pin(self, jobs: Set[int]) -> None:
         """Let these jobs move no more."""
         for n, on in self._on.items():
@@ -111,11 +122,14 @@ class Loose:
         spread = ((n, job.size_now),)
         if spread != job.spread_now:
             self.ledger.changed[job.index] = spread
+            self.ledger.retype(job, job.spread_now, spread)
 
     def unsettle(self, job: RoundJob, n: int) -> None:
         """Take a job off the node that it was put on; it waits for another place again."""
         self._book(job, n, 1)
-        self.ledger.changed.pop(job.index, None)
+        spread = self.ledger.changed.pop(job.index, None)
+        if spread is not None:
+            self.ledger.retype(job, spread, job.spread_now)
 
     def _book(self, job: RoundJob, n: int, sign: int) -> None:
         self.ledger.gpus[n] += sign * job.size_now

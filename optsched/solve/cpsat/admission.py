@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 from ortools.sat.python.cp_model import CpModel, IntVar
@@ -20,7 +21,7 @@ from optsched.rounds.score import loss_at, size_of
 from optsched.solve.cpsat.admission_rights import Claims, add_rights
 from optsched.solve.cpsat.admission_rules import add_ceilings, add_payment, add_room, add_stop_limit, sum_parts
 from optsched.solve.cpsat.decisions import Scope
-from optsched.solve.cpsat.groups import Groups, Part, Resize
+from optsched.solve.cpsat.groups import Groups, Part, Resize, Stops
 from optsched.solve.cpsat.linear import Sum, sum_of
 from optsched.solve.cpsat.objective import Ladder, age_scale, tiers_worth
 from optsched.solve.cpsat.terms import Linear
@@ -30,7 +31,8 @@ from optsched.solve.cpsat.terms import Linear
 class Admitted:
     """What a solution of admission does: who starts, who stops, by how much running jobs shrink and grow.
 
-    Of those who stop or shrink, other teams may take from `reclaimed`.
+    Of those who stop or shrink, other teams may take from `reclaimed`. `types` names the GPU type of a start that could
+    have another one, and of a running job that moves to another one.
     """
 
     starts: frozenset[int]
@@ -38,6 +40,8 @@ class Admitted:
     reclaimed: frozenset[int]
     shrinks: Mapping[int, int]
     grows: Mapping[int, int]
+    types: Mapping[int, int] = field(default_factory=dict)
+    alike: tuple[tuple[int, ...], ...] = ()
 
 
 class Admission:
@@ -178,7 +182,28 @@ class Admission:
             | {r.job.index for r in groups.resizes if r.taken is not None and value(r.taken)},
             shrinks={r.job.index: lost * r.step for r in groups.resizes if (lost := value(r.lost))},
             grows={r.job.index: gained * r.step for r in groups.resizes if (gained := value(r.gained))},
+            types=self._types(value),
+            alike=tuple(
+                tuple(job.index for job in stops.jobs)
+                for stops in groups.stops
+                if 0 < value(stops.count) and (value(stops.count) < len(stops.jobs) or _some(stops, value))
+            ),
         )
+
+    def _types(self, value: Callable[[Linear], int]) -> dict[int, int]:
+        """Return the GPU types that a solution gives to those who could have another; of jobs alike any may have any."""
+        found = {r.job.index: y for r in self.groups.retypings for y, variable in r.to.items() if value(variable)}
+        for group in self.groups.starts:
+            if len(group.by_type) > 1:
+                starting = iter(group.jobs[: value(group.count)])
+                for y, variable in group.by_type.items():
+                    found.update({job.index: y for job in islice(starting, value(variable))})
+        return found
+
+
+def _some(stops: Stops, value: Callable[[Linear], int]) -> bool:
+    """Return whether other teams may take from some of those who stop, but not from all."""
+    return stops.taken is not None and 0 < value(stops.taken) < value(stops.count)
 
 
 def _negative(amount: Sum) -> Sum:
