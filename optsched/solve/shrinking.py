@@ -23,7 +23,8 @@ def give_up(problem: Problem, ledger: Ledger, supply: Supply, floors: Floors, jo
 
     def order(n: int) -> tuple[int, ...]:
         domains = [int(tree.domain_of[level][n]) for level in range(tree.node_level)]
-        return (not problem.nodes.taking[n], *(int(held[d]) if d >= 0 else 0 for held, d in zip(sums, domains, strict=True)), n)
+        held_by_level = (int(held[d]) if d >= 0 else 0 for held, d in zip(sums, domains, strict=True))
+        return (not problem.nodes.taking[n], *held_by_level, n)
 
     chunk, at = job.slices[0] if job.slices else (job.unit, tree.node_level)
     kept, left = dict(job.spread_now), lost
