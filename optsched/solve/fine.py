@@ -56,7 +56,7 @@ class Fine(Repairs):
 
     def run(self) -> Placed:
         """Place everything that finds a place, then fill up."""
-        jobs = [self.problem.jobs[j] for j in sorted(self.admitted.starts - self.ledger.changed.keys())]
+        jobs = [self.problem.jobs[j] for j in sorted(self.admitted.starts)]
         first = [job for job in jobs if job.cut is not Cut.ONE_NODE or self._fills_a_node(job)]
         for job in sorted(first, key=self._hardest_first):
             if not (self._place_single(job) if job.cut is Cut.ONE_NODE else self._place_gang(job)):

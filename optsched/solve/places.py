@@ -6,6 +6,7 @@ Everybody is served by what stopped jobs leave over, the rarest first, before ta
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,7 +79,7 @@ class Places:
         worth = style.zeal * (LEAST_WORTH + self._rarity()[self.supply.job])
         self._worth_of_pair = worth.astype(np.int64)
         self._gone = np.isin(self.supply.job, [*admitted.stops, *admitted.shrinks])
-        self._retype = not admitted.types.keys() <= admitted.starts
+        self._to_retype = self._retyped(admitted)
         self._waiting: list[tuple[int, int, int, int]] = []
         self._options: dict[int, int] = {}
         self._largest = int(problem.nodes.capacity.max(initial=0))
@@ -155,13 +156,25 @@ class Places:
         chosen = self.admitted.types.get(job.index)
         return next((y for y, speed in enumerate(job.type_speed) if speed > 0), 0) if chosen is None else chosen
 
-    def _may_have(self, job: RoundJob) -> Flags:
-        """Return the nodes of the GPU types that a running job may have, (N,): its own only, unless some are to change.
+    def _retyped(self, admitted: Admitted) -> Counter[tuple[int, int]]:
+        """Return the GPUs of running jobs that are to move from one GPU type to another, by both."""
+        found: Counter[tuple[int, int]] = Counter()
+        for j, y in admitted.types.items():
+            job = self.problem.jobs[j]
+            if job.running:
+                found[gpu_type_of(self.problem, job.spread_now), y] += job.size_now
+        return found
 
-        Which of those alike change their type is all the same.
+    def _may_have(self, job: RoundJob) -> Flags:
+        """Return the nodes of the GPU types that a running job may have, (N,): its own, or one that some are to have.
+
+        Which of those alike change their type is all the same, but no more do than were admitted to.
         """
         home = gpu_type_of(self.problem, job.spread_now)
-        types = [y == home or (self._retype and speed > 0) for y, speed in enumerate(job.type_speed)]
+        types = [
+            y == home or (speed > 0 and self.loose.retyped[home, y] + job.size_now <= self._to_retype[home, y])
+            for y, speed in enumerate(job.type_speed)
+        ]
         may: Flags = np.array(types)[self.problem.nodes.gpu_type]
         return may
 

@@ -268,3 +268,38 @@ def test_stops_that_nobody_can_need_are_none_of_admissions(case: Callable[[], Ca
     plan = assignment(problem, placements, *stopped)
     assert any("needs its stop" in fault for fault in check(problem, plan)), case.__doc__
     assert not allowed_by(admission(problem), plan), case.__doc__
+
+
+def halves_of_two_nodes() -> Case:
+    """Of two pairs that may have either type one fits: the other half-full nodes have no room for a pair."""
+    problem = build_problem(
+        snapshot(
+            [*(node(n, 2, "h100") for n in ("h1", "h2", "h3")), node("a", 1, "a100")],
+            *(job(f"r{n}").rigid().types(h100=1.0).running(**{n: 1}) for n in ("h2", "h3")),
+            *(job(name).types(h100=1.0, a100=0.5).gang(2) for name in "pq"),
+        )
+    )
+    return problem, {"p": {"h1": 2}, "q": {"h2": 1, "h3": 1}}, ()
+
+
+def leftovers_for_anybody() -> Case:
+    """A job of either type takes what another's victim leaves over, though it is no more urgent than the victim."""
+    problem = build_problem(
+        snapshot(
+            [node("h1", 2, "h100"), node("h2", 1, "h100"), node("a", 1, "a100")],
+            job("r").rank("P3").types(h100=1.0).running(h1=2),
+            job("urgent").rank("P2").types(h100=1.0).gang(1),
+            *(job(name).rank("P3").types(h100=1.0, a100=0.5).gang(1) for name in "pq"),
+            migration=False,
+        )
+    )
+    return problem, {"urgent": {"h1": 1}, "p": {"h1": 1}, "q": {"h2": 1}}, ("r",)
+
+
+@pytest.mark.parametrize("case", [halves_of_two_nodes, leftovers_for_anybody], ids=lambda case: str(case.__name__))
+def test_who_may_have_several_types_has_room_and_rights_on_the_one_it_gets(case: Callable[[], Case]):
+    """The checker refuses the plan, and admission knows it without places."""
+    problem, placements, stopped = case()
+    plan = assignment(problem, placements, *stopped)
+    assert check(problem, plan), case.__doc__
+    assert not allowed_by(admission(problem), plan), case.__doc__

@@ -21,7 +21,7 @@ from optsched.rounds.score import loss_at, size_of
 from optsched.solve.cpsat.admission_rights import Claims, add_needs, add_rights
 from optsched.solve.cpsat.admission_rules import add_ceilings, add_payment, add_room, add_stop_limit, sum_parts
 from optsched.solve.cpsat.decisions import Scope
-from optsched.solve.cpsat.groups import Groups, Part, Resize, Stops
+from optsched.solve.cpsat.groups import Groups, Part, Resize
 from optsched.solve.cpsat.linear import Sum, sum_of
 from optsched.solve.cpsat.objective import Ladder, age_scale, tiers_worth
 from optsched.solve.cpsat.terms import Linear
@@ -41,7 +41,6 @@ class Admitted:
     shrinks: Mapping[int, int]
     grows: Mapping[int, int]
     types: Mapping[int, int] = field(default_factory=dict)
-    alike: tuple[tuple[int, ...], ...] = ()
 
 
 class Admission:
@@ -184,15 +183,10 @@ class Admission:
             shrinks={r.job.index: lost * r.step for r in groups.resizes if (lost := value(r.lost))},
             grows={r.job.index: gained * r.step for r in groups.resizes if (gained := value(r.gained))},
             types=self._types(value),
-            alike=tuple(
-                tuple(job.index for job in stops.jobs)
-                for stops in groups.stops
-                if 0 < value(stops.count) and (value(stops.count) < len(stops.jobs) or _some(stops, value))
-            ),
         )
 
     def _types(self, value: Callable[[Linear], int]) -> dict[int, int]:
-        """Return the GPU types that a solution gives to those who could have another; of jobs alike any may have any."""
+        """Return the GPU types that a solution gives to those who could have another; of jobs alike any has any."""
         found = {r.job.index: y for r in self.groups.retypings for y, variable in r.to.items() if value(variable)}
         for group in self.groups.starts:
             if len(group.by_type) > 1:
@@ -200,11 +194,6 @@ class Admission:
                 for y, variable in group.by_type.items():
                     found.update({job.index: y for job in islice(starting, value(variable))})
         return found
-
-
-def _some(stops: Stops, value: Callable[[Linear], int]) -> bool:
-    """Return whether other teams may take from some of those who stop, but not from all."""
-    return stops.taken is not None and 0 < value(stops.taken) < value(stops.count)
 
 
 def _negative(amount: Sum) -> Sum:

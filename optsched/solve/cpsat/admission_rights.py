@@ -68,12 +68,12 @@ class Rights:
         takers: dict[tuple[int, int, int], list[Starts]] = defaultdict(list)
         for group in self.groups.starts:
             job = group.first
-            if list(group.by_type) == [y] and not job.emergency and not job.due:
+            if y in group.by_type and not job.emergency and not job.due:
                 takers[job.team, job.claim_team, job.priority].append(group)
         for (team, claim_team, priority), members in takers.items():
             served, wanted = Sum(), Sum()
             for group in members:
-                wanted.add(group.count, group.first.minimum, len(group.jobs))
+                wanted.add(group.by_type[y], group.first.minimum, len(group.jobs))
             mine, others = Sum(), Sum()
             self._serve(served, wanted.most, [from_free])
             self.own[team].append((priority, self._serve(served, wanted.most, [mine]), wanted.most))
@@ -103,8 +103,8 @@ class Rights:
         pieces, rest = Sum(), Sum()
         for group in members:
             slots = group.first.minimum // group.piece * (group.piece // g)
-            pieces.add(group.count, slots, len(group.jobs))
-            rest.add(group.count, group.first.minimum - slots * g, len(group.jobs))
+            pieces.add(group.by_type[self.y], slots, len(group.jobs))
+            rest.add(group.by_type[self.y], group.first.minimum - slots * g, len(group.jobs))
         # The smaller of a team may be inside its quota where the larger are not.
         kinds = list({self.groups.reach.kind(group.first): group.first for group in members}.values())
         most = np.max([self.groups.reach.room(job) for job in kinds], axis=0)
@@ -207,7 +207,7 @@ class Rights:
             if resize.gpu_type == self.y:
                 growth.add(resize.gained, resize.step, resize.most_gained)
         for group in self.groups.starts:
-            if group.extra is not None and list(group.by_type) == [self.y]:
+            if group.extra is not None and self.y in group.by_type:
                 growth.add(group.extra[self.y][0], group.step, group.extra[self.y][1])
         if growth.variables:
             served = sum_of([self.for_growth])

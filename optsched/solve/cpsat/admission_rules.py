@@ -39,7 +39,7 @@ def add_room(groups: Groups) -> None:
     for y in range(len(problem.gpu_types)):
         here = nodes.taking & (nodes.gpu_type == y)
         _add_balance(groups, y)
-        pieces = {group.piece for group in groups.starts if list(group.by_type) == [y]} - {1}
+        pieces = {group.piece for group in groups.starts if y in group.by_type} - {1}
         if pieces:
             slots = _Slots(groups, y, here)
             for g in sorted(pieces):
@@ -82,10 +82,10 @@ class _Slots:
         wanted = Sum()
         own: dict[int, Sum] = defaultdict(Sum)
         for group in self.groups.starts:
-            if list(group.by_type) == [self.y] and group.piece >= g:
+            if self.y in group.by_type and group.piece >= g:
                 pieces = group.first.minimum // group.piece * (group.piece // g)
                 for amount in (wanted, own[group.first.team]):
-                    amount.add(group.count, pieces, len(group.jobs))
+                    amount.add(group.by_type[self.y], pieces, len(group.jobs))
         for job in self.others:
             own[job.team].add_constant(self._add_kept(job, g, wanted))
         teams = sum((inside > 0 for inside in self.inside.values()), np.zeros(len(self.room), dtype=np.int64))
