@@ -6,13 +6,18 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from optsched.clock import StoppedClock
 from optsched.rounds.build import build_problem
 from optsched.rounds.check import check
 from optsched.rounds.problem import Problem
 from optsched.solve.cpsat.admission import Admission
 from optsched.solve.cpsat.decisions import full_scope
+from optsched.solve.cpsat.linear import concave
+from optsched.solve.cpsat.stages import Stages
+from optsched.solve.result import Budget, Spent
 from optsched.values.ids import LevelName
 from tests.builders import QUIET, assignment, cordoned, job, node, nodes, snapshot, team
 from tests.solve.forced import allowed_by, base, tiny, valid_plans
@@ -303,3 +308,48 @@ def test_who_may_have_several_types_has_room_and_rights_on_the_one_it_gets(case:
     plan = assignment(problem, placements, *stopped)
     assert check(problem, plan), case.__doc__
     assert not allowed_by(admission(problem), plan), case.__doc__
+
+
+def least_bill_with(problem: Problem, *names: str) -> int:
+    """The least bill of admission once these have started and nobody has stopped."""
+    model = admission(problem)
+    for group in model.groups.starts:
+        model.model.add(group.count == sum(each.job.id in names for each in group.jobs))
+    for stops in model.groups.stops:
+        model.model.add(stops.count == 0)
+    return Stages(model.model, Spent(Budget(1e9), StoppedClock())).minimize(model.bill(), 1.0).bound
+
+
+def two_holes(**more: float) -> Problem:
+    """One GPU is free on each of two nodes of 2; who is beside it may move: the one for 2 * 100, the other for 300."""
+    return build_problem(
+        snapshot(
+            nodes("a b", 2),
+            job("r1").running(a=1).signal(restart_s=200),
+            job("r2").running(b=1).signal(restart_s=300),
+            job("pair").gang(2),
+            job("one").gang(1),
+            **more,
+        )
+    )
+
+
+def test_a_pair_that_starts_where_only_halves_are_free_costs_the_cheapest_move():
+    """Two GPUs are free and a node needs both: the bound knows that somebody moves, and what that costs at least."""
+    problem = two_holes()
+    costs = sorted(each.costs.move for each in problem.running)
+    assert costs[0] > 0
+    assert least_bill_with(problem, "pair") == costs[0]
+    assert check(problem, assignment(problem, {"pair": {"a": 2}, "r1": {"b": 1}})) == []
+
+
+def test_a_single_that_starts_in_a_hole_costs_no_move():
+    """A free GPU is enough for it."""
+    assert least_bill_with(two_holes(), "one") == 0
+
+
+def test_what_slots_can_have_of_what_lies_on_nodes_is_concave():
+    """Slots of 2 over 1, 1 and 3 GPUs on nodes of 2, 2 and 4: the first has 2, three more have 1 each, then none."""
+    lines = concave(np.array([1, 1, 3]), np.array([2, 2, 4]), 2, 6)
+    had = [min(slope * p + constant for slope, constant in lines) for p in range(1, 7)]
+    assert had == [2, 3, 4, 5, 5, 5]

@@ -12,7 +12,7 @@ from optsched.rounds.problem import Ints, RoundJob, What
 from optsched.rounds.score import gpu_type_of
 from optsched.solve.cpsat.admission_rules import add_retyped, sum_parts, uses
 from optsched.solve.cpsat.groups import Groups, Starts
-from optsched.solve.cpsat.linear import Sum, at_most, sum_of
+from optsched.solve.cpsat.linear import Sum, at_most, concave, sum_of
 from optsched.values.profile import Reclaim
 
 
@@ -117,17 +117,8 @@ class Rights:
 
     def _add_curve(self, g: int, pieces: Sum, rest: Sum, used: Sum, supply: Ints, room: Ints) -> None:
         """Add used <= rest + the most that so many slots of g GPUs can use of the supply by node."""
-        shares = [
-            np.minimum(np.maximum(supply - (s - 1) * g, 0), g)[room >= s * g]
-            for s in range(1, int(room.max(initial=0)) // g + 1)
-        ]
-        # Where the nodes end, nothing more can be used.
-        ordered = np.append(-np.sort(-np.concatenate([np.zeros(0, dtype=np.int64), *shares])), 0)
-        through = np.cumsum(ordered) - ordered
-        for k in np.flatnonzero(np.diff(ordered, prepend=-1)).tolist():
-            slope = int(ordered[k])
-            if slope < g and k <= pieces.most:
-                self.model.add(used.linear <= rest.linear + slope * pieces.linear + int(through[k]) - slope * k)
+        for slope, constant in concave(supply, room, g, pieces.most):
+            self.model.add(used.linear <= rest.linear + slope * pieces.linear + constant)
 
     def _supply(self, job: RoundJob, *, own: bool, foreign: bool) -> Ints:
         """Return the GPUs by node that those leave over whom the job may have a right, its team's or others', (N,)."""
