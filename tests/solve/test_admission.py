@@ -13,6 +13,7 @@ from optsched.clock import StoppedClock
 from optsched.rounds.build import build_problem
 from optsched.rounds.check import check
 from optsched.rounds.problem import Problem
+from optsched.rounds.score import score
 from optsched.solve.cpsat.admission import Admission
 from optsched.solve.cpsat.decisions import full_scope
 from optsched.solve.cpsat.linear import concave
@@ -311,12 +312,10 @@ def test_who_may_have_several_types_has_room_and_rights_on_the_one_it_gets(case:
 
 
 def least_bill_with(problem: Problem, *names: str) -> int:
-    """The least bill of admission once these have started and nobody has stopped."""
+    """The least bill of admission once these have started or stopped, and nobody else."""
     model = admission(problem)
-    for group in model.groups.starts:
-        model.model.add(group.count == sum(each.job.id in names for each in group.jobs))
-    for stops in model.groups.stops:
-        model.model.add(stops.count == 0)
+    for each in (*model.groups.starts, *model.groups.stops):
+        model.model.add(each.count == sum(one.job.id in names for one in each.jobs))
     return Stages(model.model, Spent(Budget(1e9), StoppedClock())).minimize(model.bill(), 1.0).bound
 
 
@@ -346,6 +345,23 @@ def test_a_pair_that_starts_where_only_halves_are_free_costs_the_cheapest_move()
 def test_a_single_that_starts_in_a_hole_costs_no_move():
     """A free GPU is enough for it."""
     assert least_bill_with(two_holes(), "one") == 0
+
+
+def test_who_takes_what_is_not_free_waits_for_checkpoints():
+    """Two of its three GPUs are a victim's that writes a checkpoint for 40 s: they wait at least, all in fact."""
+    problem = build_problem(
+        snapshot(
+            nodes("a", 3),
+            job("r").running(a=2).signal(cost_s=40, grace_s=60),
+            job("urgent").rank("P2").gang(3),
+        )
+    )
+    stop = problem.running[0].costs
+    assert stop.drain_s == 40
+    assert least_bill_with(problem, "urgent", "r") == stop.stop + 2 * 40
+    plan = assignment(problem, {"urgent": {"a": 3}}, "r")
+    assert check(problem, plan) == []
+    assert score(problem, plan).costs.total == stop.stop + 3 * 40
 
 
 def test_what_slots_can_have_of_what_lies_on_nodes_is_concave():

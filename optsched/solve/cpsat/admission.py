@@ -18,7 +18,7 @@ from ortools.sat.python.cp_model import CpModel, IntVar
 from optsched.rounds.assignment import Assignment
 from optsched.rounds.problem import Problem
 from optsched.rounds.score import loss_at, size_of
-from optsched.solve.cpsat.admission_moves import moves_bill
+from optsched.solve.cpsat.admission_moves import moves_bill, waits_bill
 from optsched.solve.cpsat.admission_rights import Claims, add_needs, add_rights
 from optsched.solve.cpsat.admission_rules import add_ceilings, add_payment, add_room, add_stop_limit, sum_parts
 from optsched.solve.cpsat.decisions import Scope
@@ -121,6 +121,7 @@ class Admission:
         for resize in groups.resizes:
             result.add_all(self._resize_bill(resize))
         result.add_all(moves_bill(groups))
+        result.add_all(waits_bill(groups))
         return result.linear
 
     def _resize_bill(self, resize: Resize) -> Sum:

@@ -1,14 +1,21 @@
-"""What moves cost at least: pieces that start need room together on nodes, and what is free lies scattered."""
+"""What moves and waits cost at least.
+
+Pieces that start need room together on nodes, and what is free lies scattered; who takes more than is free waits for
+checkpoints.
+"""
 
 from __future__ import annotations
+
+from collections import defaultdict
 
 import numpy as np
 from ortools.sat.python.cp_model import IntVar
 
 from optsched.rounds.problem import Flags, Ints
 from optsched.rounds.score import gpu_type_of
+from optsched.solve.cpsat.admission_rules import taken
 from optsched.solve.cpsat.groups import Groups, Starts
-from optsched.solve.cpsat.linear import Sum, concave
+from optsched.solve.cpsat.linear import Sum, at_most, concave
 
 
 def moves_bill(groups: Groups) -> Sum:
@@ -21,6 +28,32 @@ def moves_bill(groups: Groups) -> Sum:
             for g in sorted(pieces):
                 moves.add(g)
             result.add(moves.cost, 1, moves.most)
+    return result
+
+
+def waits_bill(groups: Groups) -> Sum:
+    """Return what waiting for the checkpoints of those who stop or shrink adds to the least bill.
+
+    Each taker waits with all its GPUs, so at least with those that it has of each of them.
+    """
+    result = Sum()
+    for y in range(len(groups.problem.gpu_types)):
+        supply: dict[int, Sum] = defaultdict(Sum)
+        for stops in groups.stops:
+            if stops.gpu_type == y:
+                wait_s = min(job.costs.drain_s for job in stops.jobs)
+                supply[wait_s].add(stops.count, stops.open_gpus, len(stops.jobs))
+        for resize in groups.resizes:
+            if resize.gpu_type == y:
+                supply[resize.job.costs.drain_s].add(resize.lost, resize.step, resize.most_lost)
+        if any(wait_s and amount.most for wait_s, amount in supply.items()):
+            short = taken(groups, y)
+            for wait_s, amount in sorted(supply.items()):
+                used = groups.model.new_int_var(0, amount.most, "")
+                groups.model.add(used <= amount.linear)
+                short.add(used, -1, amount.most)
+                result.add(used, wait_s, amount.most)
+            at_most(groups.model, short, groups.free(y))
     return result
 
 

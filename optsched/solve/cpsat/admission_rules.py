@@ -121,21 +121,29 @@ class _Slots:
 
 def _add_balance(groups: Groups, y: int) -> None:
     """What starts and grows of one type fits in what is free and what is given up."""
-    wanted = Sum()
-    for group in groups.starts:
-        if y in group.by_type:
-            wanted.add(group.by_type[y], group.first.minimum, len(group.jobs))
-            if group.extra is not None:
-                wanted.add(group.extra[y][0], group.step, group.extra[y][1])
+    wanted = taken(groups, y)
     for stops in groups.stops:
         if stops.gpu_type == y:
             wanted.add(stops.count, -stops.open_gpus, len(stops.jobs))
     for resize in groups.resizes:
         if resize.gpu_type == y:
             wanted.add(resize.lost, -resize.step, resize.most_lost)
+    at_most(groups.model, wanted, groups.free(y))
+
+
+def taken(groups: Groups, y: int) -> Sum:
+    """Return the GPUs of one type that starts, growth and moves to the type take, less what moves leave to another."""
+    wanted = Sum()
+    for group in groups.starts:
+        if y in group.by_type:
+            wanted.add(group.by_type[y], group.first.minimum, len(group.jobs))
+            if group.extra is not None:
+                wanted.add(group.extra[y][0], group.step, group.extra[y][1])
+    for resize in groups.resizes:
+        if resize.gpu_type == y:
             wanted.add(resize.gained, resize.step, resize.most_gained)
     add_retyped(groups, y, wanted)
-    at_most(groups.model, wanted, groups.free(y))
+    return wanted
 
 
 def add_retyped(groups: Groups, y: int, wanted: Sum) -> None:
