@@ -283,7 +283,6 @@ def halves_of_two_nodes() -> Case:
             [*(node(n, 2, "h100") for n in ("h1", "h2", "h3")), node("a", 1, "a100")],
             *(job(f"r{n}").rigid().types(h100=1.0).running(**{n: 1}) for n in ("h2", "h3")),
             *(job(name).types(h100=1.0, a100=0.5).gang(2) for name in "pq"),
-            job("s").types(h100=1.0).gang(2),
         )
     )
     return problem, {"p": {"h1": 2}, "q": {"h2": 1, "h3": 1}}, ()

@@ -39,8 +39,7 @@ def add_room(groups: Groups) -> None:
     for y in range(len(problem.gpu_types)):
         here = nodes.taking & (nodes.gpu_type == y)
         _add_balance(groups, y)
-        # Sizes of which all may have another type are left out: they slow the search down more than they bind.
-        pieces = {group.piece for group in groups.starts if list(group.by_type) == [y]} - {1}
+        pieces = {group.piece for group in groups.starts if y in group.by_type} - {1}
         if pieces:
             slots = _Slots(groups, y, here)
             for g in sorted(pieces):
