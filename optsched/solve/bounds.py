@@ -9,6 +9,7 @@ from optsched.rounds.problem import Problem
 from optsched.rounds.score import Score, least_bill
 from optsched.solve.cpsat.admission import Admission
 from optsched.solve.cpsat.recorded import goal_of
+from optsched.solve.cpsat.relaxation import Relaxation
 from optsched.solve.cpsat.stages import Ask, solve_all
 from optsched.solve.cpsat.terms import Linear
 from optsched.solve.goals import Goals, bill_slack, rank_goals, reached_by, tie_value
@@ -73,23 +74,30 @@ class Bounds:
             if self.brief and len(self._asks) == MOST_ASKS_BRIEFLY:
                 break
             left += gap
-            self._asks.append(Ask(position, self._model(above), stages[position], maximize=True))
+            self._asks.append(
+                Ask(position, self._fixed(self.admission.unstaged(), above), stages[position], maximize=True)
+            )
 
     def bound_bill(self) -> None:
         """Bound the bill of plans of these ranks that keep and start as much; to be called after the sums are bounded.
 
         The relaxation's bound is nearly as good as a search's, which is spared where rounds follow one another closely.
         """
-        tie, bill = self.admission.tie(), self.admission.bill()
+        tie, full = self.admission.tie(), self.admission.full
+        relaxation = Relaxation(full.box)
+        for fact in self.admission.facts:
+            relaxation.keep(goal_of(fact), 0)
+        for linear, value in self._above:
+            relaxation.keep(goal_of(linear), value, value)
         if not isinstance(tie, int):
-            self.relaxation.keep(goal_of(tie), self.tie)
-        self.bill = max(self.bill, self.relaxation.least(goal_of(bill)))
+            relaxation.keep(goal_of(tie), self.tie)
+        self.bill = max(self.bill, relaxation.least(goal_of(full.bill)))
         if self.brief or self.worth.costs.total - self.bill <= bill_slack(self.problem, self.worth):
             return
-        model = self._model(len(self._above))
+        model = self._fixed(full.box.model.clone(), len(self._above))
         if not isinstance(tie, int):
             model.add(tie >= self.tie)
-        self._asks.append(Ask(-1, model, bill, maximize=False))
+        self._asks.append(Ask(-1, model, full.bill, maximize=False))
 
     def search(self, spent: Spent) -> None:
         """Search for better bounds where the relaxation left much open."""
@@ -99,9 +107,8 @@ class Bounds:
             else:
                 self.sums[position] = min(self.sums[position], max(self.reached[position], result.bound))
 
-    def _model(self, above: int) -> CpModel:
-        """Return what is left of admission with the first so many sums as they are."""
-        model = self.admission.unstaged()
+    def _fixed(self, model: CpModel, above: int) -> CpModel:
+        """Return a model of admission with the first so many sums as they are."""
         for linear, value in self._above[:above]:
             model.add(linear == value)
         for fact in self.admission.facts:

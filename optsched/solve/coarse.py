@@ -174,8 +174,8 @@ def _bounded(problem: Problem, admission: Admission, goals: Goals, plan: Assignm
     found.bound_sums(goals)
     as_admitted = goals.tie is not None and found.reached == goals.values()
     if as_admitted and goals.tie is not None and goals.tie.value == found.tie and goals.bill_bound is not None:
-        found.bill = goals.bill_bound
-    else:
+        found.bill = max(found.bill, goals.bill_bound)
+    if worth.costs.total > found.bill:
         found.bound_bill()
     found.search(spent)
     rows = per_row(problem, plan, [*found.sums], len(problem.priorities))

@@ -204,6 +204,12 @@ class Ledger:
             self.memory_u[n] -= count * victim.memory_per_gpu_u
         self._count(victim, (), victim.spread_now)
 
+    def retype(self, job: RoundJob, before: Spread, after: Spread) -> None:
+        """Count a job's GPUs as those of another type, where it moves to one."""
+        if gpu_type_of(self.problem, before) != gpu_type_of(self.problem, after):
+            self._count(job, before, ())
+            self._count(job, (), after)
+
     def _count(self, job: RoundJob, before: Spread, after: Spread) -> None:
         gpu_type, had, has = gpu_type_of(self.problem, after or before), size_of(before), size_of(after)
         for team, use in ((job.line_team, self.line), (job.claim_team, self.claim)):

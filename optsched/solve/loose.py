@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Set
 from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.rounds.problem import Ints, Problem, RoundJob
+from optsched.rounds.problem import Ints, Problem, RoundJob, Spread
+from optsched.rounds.score import gpu_type_of
 from optsched.solve.ledger import Ledger
 
 
@@ -30,7 +32,7 @@ class Loose:
     """Keeps account of them while they are lifted off their nodes and settled elsewhere.
 
     Who is inside its quota moves only for its own team: what is free on the nodes in `reserved` is for the team named
-    there alone.
+    there alone. `retyped` are the GPUs of those who moved from one GPU type to another.
     """
 
     def __init__(self, problem: Problem, ledger: Ledger, stopped: frozenset[int]) -> None:
@@ -39,6 +41,7 @@ class Loose:
         self._sums: dict[tuple[int, int], Loosened] = {}
         self._teams: set[int] = set()
         self.reserved: dict[int, int] = {}
+        self.retyped: Counter[tuple[int, int]] = Counter()
         for job in problem.running:
             if len(job.spread_now) == 1 and job.movable and job.index not in stopped | ledger.changed.keys():
                 self._on.setdefault(job.spread_now[0][0], []).append(job)
@@ -111,11 +114,21 @@ class Loose:
         spread = ((n, job.size_now),)
         if spread != job.spread_now:
             self.ledger.changed[job.index] = spread
+            self.ledger.retype(job, job.spread_now, spread)
+            self._count_types(job, spread, 1)
 
     def unsettle(self, job: RoundJob, n: int) -> None:
         """Take a job off the node that it was put on; it waits for another place again."""
         self._book(job, n, 1)
-        self.ledger.changed.pop(job.index, None)
+        spread = self.ledger.changed.pop(job.index, None)
+        if spread is not None:
+            self.ledger.retype(job, spread, job.spread_now)
+            self._count_types(job, spread, -1)
+
+    def _count_types(self, job: RoundJob, spread: Spread, sign: int) -> None:
+        home, y = gpu_type_of(self.problem, job.spread_now), gpu_type_of(self.problem, spread)
+        if y != home:
+            self.retyped[home, y] += sign * job.size_now
 
     def _book(self, job: RoundJob, n: int, sign: int) -> None:
         self.ledger.gpus[n] += sign * job.size_now

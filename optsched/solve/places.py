@@ -6,12 +6,13 @@ Everybody is served by what stopped jobs leave over, the rarest first, before ta
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 
 from optsched.rounds.line import Use, line_of
-from optsched.rounds.problem import UNLIMITED, Cut, Ints, Problem, RoundJob, Spread
+from optsched.rounds.problem import UNLIMITED, Cut, Flags, Ints, Problem, RoundJob, Spread
 from optsched.rounds.rights import claim_of, exempt
 from optsched.rounds.room import usable
 from optsched.rounds.score import gpu_type_of
@@ -78,6 +79,7 @@ class Places:
         worth = style.zeal * (LEAST_WORTH + self._rarity()[self.supply.job])
         self._worth_of_pair = worth.astype(np.int64)
         self._gone = np.isin(self.supply.job, [*admitted.stops, *admitted.shrinks])
+        self._to_retype = self._retyped(admitted)
         self._waiting: list[tuple[int, int, int, int]] = []
         self._options: dict[int, int] = {}
         self._largest = int(problem.nodes.capacity.max(initial=0))
@@ -123,8 +125,7 @@ class Places:
         """
         if job.running:
             return -1
-        y = next((y for y, speed in enumerate(job.type_speed) if speed > 0), 0)
-        key = (job.line_team, job.priority, job.minimum, y)
+        key = (job.line_team, job.priority, job.minimum, y := self._type_of(job))
         found = self._row_of.get(key)
         if found is None:
             line = line_of(self.problem.lines, job.line_team, self.problem.deadline_team)
@@ -143,12 +144,39 @@ class Places:
         after = Use(use.gpus.copy(), use.cpus.copy(), use.memory.copy())
         for j in self.admitted.starts:
             job = self.problem.jobs[j]
-            y = next((y for y, speed in enumerate(job.type_speed) if speed > 0), 0)
+            y = self._type_of(job)
             self._line_after[job.line_team, job.priority, y] += job.minimum
             after.gpus[job.claim_team, job.priority, y] += job.minimum
             after.cpus[job.claim_team, job.priority] += job.minimum * job.cpus_per_gpu_u
             after.memory[job.claim_team, job.priority] += job.minimum * job.memory_per_gpu_u
         return after
+
+    def _type_of(self, job: RoundJob) -> int:
+        """Return the GPU type that a start is to have: as admitted, else the first that it may have."""
+        chosen = self.admitted.types.get(job.index)
+        return next((y for y, speed in enumerate(job.type_speed) if speed > 0), 0) if chosen is None else chosen
+
+    def _retyped(self, admitted: Admitted) -> Counter[tuple[int, int]]:
+        """Return the GPUs of running jobs that are to move from one GPU type to another, by both."""
+        found: Counter[tuple[int, int]] = Counter()
+        for j, y in admitted.types.items():
+            job = self.problem.jobs[j]
+            if job.running:
+                found[gpu_type_of(self.problem, job.spread_now), y] += job.size_now
+        return found
+
+    def _may_have(self, job: RoundJob) -> Flags:
+        """Return the nodes of the GPU types that a running job may have, (N,): its own, or one that some are to have.
+
+        Which of those alike change their type is all the same, but no more do than were admitted to.
+        """
+        home = gpu_type_of(self.problem, job.spread_now)
+        types = [
+            y == home or (speed > 0 and self.loose.retyped[home, y] + job.size_now <= self._to_retype[home, y])
+            for y, speed in enumerate(job.type_speed)
+        ]
+        may: Flags = np.array(types)[self.problem.nodes.gpu_type]
+        return may
 
     def _rarity(self) -> Ints:
         """Return how rare what each running job leaves is, (F,): the fewer GPUs may be started over it the rarer.
@@ -183,6 +211,8 @@ class Places:
         if self._closed is not None:
             gpus = gpus.copy()
             gpus[self._closed] = -UNLIMITED
+        if job.index in self.admitted.types:
+            gpus = np.where(self.problem.nodes.gpu_type == self._type_of(job), gpus, -UNLIMITED)
         return Room(self._unreserved(job, gpus), room.cpus_u, room.memory_u)
 
     def _unreserved(self, job: RoundJob, gpus: Ints) -> Ints:
@@ -252,13 +282,13 @@ class Places:
 
     def _displace(self, job: RoundJob) -> bool:
         """Place a job where one of a worse rank is, which waits again: the worst of the smallest that will do."""
-        need, home = _need(job), gpu_type_of(self.problem, job.spread_now) if job.running else -1
-        free, types = self.ledger.gpus, self.problem.nodes.gpu_type
+        need, free = _need(job), self.ledger.gpus
+        may = self._may_have(job) if job.running else job.nodes
         worse = [
             (-other.minimum, self._rank(other), other.index, n)
             for other, n in self._placed.values()
-            if other.minimum >= need and self._rank(other) > self._rank(job) and job.nodes[n]
-            if home < 0 or (types[n] == home and self._free_share(other, n) + free[n] >= need)
+            if other.minimum >= need and self._rank(other) > self._rank(job) and job.nodes[n] and may[n]
+            if not job.running or self._free_share(other, n) + free[n] >= need
         ]
         for size, *_, j, n in sorted(worse, reverse=True)[:MOST_DISPLACED]:
             other = self.problem.jobs[j]
@@ -288,7 +318,7 @@ class Places:
         for job in ones:
             rights = None if job.running else id(self._kind(job))
             side = (job.cpus_per_gpu_u, job.memory_per_gpu_u, job.type_speed)
-            home = gpu_type_of(self.problem, job.spread_now) if job.running else -1
+            home = gpu_type_of(self.problem, job.spread_now) if job.running else self.admitted.types.get(job.index, -1)
             kinds.setdefault((self._rank(job), rights, job.team, home, id(job.nodes), job.required, *side), []).append(
                 job
             )
@@ -330,8 +360,7 @@ class Places:
         """Return what a job of one node may have on each node as things are."""
         if not job.running:
             return self._room(job, self._kind(job))
-        same = self.problem.nodes.gpu_type == gpu_type_of(self.problem, job.spread_now)
-        gpus = np.where(same, self._unreserved(job, self.ledger.free_for(job)), 0)
+        gpus = np.where(self._may_have(job), self._unreserved(job, self.ledger.free_for(job)), 0)
         return Room(gpus, self.ledger.cpus_u, self.ledger.memory_u)
 
     def _fitting(self, job: RoundJob, *, moving: bool, room: Room | None = None) -> Ints:
@@ -360,6 +389,8 @@ class Places:
             return None
         price = self.loose.below(need, job.team).price(np.maximum(0, need - room.gpus))[there] - worth[there]
         price += TIGHTNESS * np.maximum(0, room.gpus[there] - need)
+        if job.running:
+            price += LEAST_WORTH * (self.problem.nodes.gpu_type[there] != gpu_type_of(self.problem, job.spread_now))
         for n in there[np.argsort(price, kind="stable")[:MOST_TRIED]].tolist():
             if self._make_room(n, need - int(room.gpus[n]), need, job):
                 return int(n)

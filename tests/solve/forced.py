@@ -72,7 +72,7 @@ def allowed_by(admission: Admission, plan: Assignment) -> bool:
     have taken any.
     """
     problem, groups = admission.problem, admission.groups
-    weighted_sum = admission.worth()
+    weighted_sum, bill = admission.worth(), admission.full.bill
     model = admission.model.clone()
     for fact in admission.facts:
         model.add(fact >= 0)
@@ -93,7 +93,7 @@ def allowed_by(admission: Admission, plan: Assignment) -> bool:
         reached = through(worth.rows, row, len(problem.priorities))
         model.add(admission.ladder.stage(row, len(problem.priorities)) - reached == _nothing(model))
     model.add(admission.tie() - tie_value(problem, worth) >= _nothing(model))
-    model.add(admission.bill() - worth.costs.total <= _nothing(model))
+    model.add(bill - worth.costs.total <= _nothing(model))
     model.add(weighted_sum - worth.weighted >= _nothing(model))
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1

@@ -6,13 +6,19 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from optsched.clock import StoppedClock
 from optsched.rounds.build import build_problem
 from optsched.rounds.check import check
 from optsched.rounds.problem import Problem
+from optsched.rounds.score import score
 from optsched.solve.cpsat.admission import Admission
 from optsched.solve.cpsat.decisions import full_scope
+from optsched.solve.cpsat.linear import concave
+from optsched.solve.cpsat.stages import Stages
+from optsched.solve.result import Budget, Spent
 from optsched.values.ids import LevelName
 from tests.builders import QUIET, assignment, cordoned, job, node, nodes, snapshot, team
 from tests.solve.forced import allowed_by, base, tiny, valid_plans
@@ -268,3 +274,99 @@ def test_stops_that_nobody_can_need_are_none_of_admissions(case: Callable[[], Ca
     plan = assignment(problem, placements, *stopped)
     assert any("needs its stop" in fault for fault in check(problem, plan)), case.__doc__
     assert not allowed_by(admission(problem), plan), case.__doc__
+
+
+def halves_of_two_nodes() -> Case:
+    """Of two pairs that may have either type one fits: the other half-full nodes have no room for a pair."""
+    problem = build_problem(
+        snapshot(
+            [*(node(n, 2, "h100") for n in ("h1", "h2", "h3")), node("a", 1, "a100")],
+            *(job(f"r{n}").rigid().types(h100=1.0).running(**{n: 1}) for n in ("h2", "h3")),
+            *(job(name).types(h100=1.0, a100=0.5).gang(2) for name in "pq"),
+        )
+    )
+    return problem, {"p": {"h1": 2}, "q": {"h2": 1, "h3": 1}}, ()
+
+
+def leftovers_for_anybody() -> Case:
+    """A job of either type takes what another's victim leaves over, though it is no more urgent than the victim."""
+    problem = build_problem(
+        snapshot(
+            [node("h1", 2, "h100"), node("h2", 1, "h100"), node("a", 1, "a100")],
+            job("r").rank("P3").types(h100=1.0).running(h1=2),
+            job("urgent").rank("P2").types(h100=1.0).gang(1),
+            *(job(name).rank("P3").types(h100=1.0, a100=0.5).gang(1) for name in "pq"),
+            migration=False,
+        )
+    )
+    return problem, {"urgent": {"h1": 1}, "p": {"h1": 1}, "q": {"h2": 1}}, ("r",)
+
+
+@pytest.mark.parametrize("case", [halves_of_two_nodes, leftovers_for_anybody], ids=lambda case: str(case.__name__))
+def test_who_may_have_several_types_has_room_and_rights_on_the_one_it_gets(case: Callable[[], Case]):
+    """The checker refuses the plan, and admission knows it without places."""
+    problem, placements, stopped = case()
+    plan = assignment(problem, placements, *stopped)
+    assert check(problem, plan), case.__doc__
+    assert not allowed_by(admission(problem), plan), case.__doc__
+
+
+def least_bill_with(problem: Problem, *names: str) -> int:
+    """The least bill of admission once these have started or stopped, and nobody else."""
+    model = admission(problem)
+    bill = model.full.bill
+    for each in (*model.groups.starts, *model.groups.stops):
+        model.model.add(each.count == sum(one.job.id in names for one in each.jobs))
+    return Stages(model.model, Spent(Budget(1e9), StoppedClock())).minimize(bill, 1.0).bound
+
+
+def two_holes(**more: float) -> Problem:
+    """One GPU is free on each of two nodes of 2; who is beside it may move: the one for 2 * 100, the other for 300."""
+    return build_problem(
+        snapshot(
+            nodes("a b", 2),
+            job("r1").running(a=1).signal(restart_s=200),
+            job("r2").running(b=1).signal(restart_s=300),
+            job("pair").gang(2),
+            job("one").gang(1),
+            **more,
+        )
+    )
+
+
+def test_a_pair_that_starts_where_only_halves_are_free_costs_the_cheapest_move():
+    """Two GPUs are free and a node needs both: the bound knows that somebody moves, and what that costs at least."""
+    problem = two_holes()
+    costs = sorted(each.costs.move for each in problem.running)
+    assert costs[0] > 0
+    assert least_bill_with(problem, "pair") == costs[0]
+    assert check(problem, assignment(problem, {"pair": {"a": 2}, "r1": {"b": 1}})) == []
+
+
+def test_a_single_that_starts_in_a_hole_costs_no_move():
+    """A free GPU is enough for it."""
+    assert least_bill_with(two_holes(), "one") == 0
+
+
+def test_who_takes_what_is_not_free_waits_for_checkpoints():
+    """Two of its three GPUs are a victim's that writes a checkpoint for 40 s: they wait at least, all in fact."""
+    problem = build_problem(
+        snapshot(
+            nodes("a", 3),
+            job("r").running(a=2).signal(cost_s=40, grace_s=60),
+            job("urgent").rank("P2").gang(3),
+        )
+    )
+    stop = problem.running[0].costs
+    assert stop.drain_s == 40
+    assert least_bill_with(problem, "urgent", "r") == stop.stop + 2 * 40
+    plan = assignment(problem, {"urgent": {"a": 3}}, "r")
+    assert check(problem, plan) == []
+    assert score(problem, plan).costs.total == stop.stop + 3 * 40
+
+
+def test_what_slots_can_have_of_what_lies_on_nodes_is_concave():
+    """Slots of 2 over 1, 1 and 3 GPUs on nodes of 2, 2 and 4: the first has 2, three more have 1 each, then none."""
+    lines = concave(np.array([1, 1, 3]), np.array([2, 2, 4]), 2, 6)
+    had = [min(slope * p + constant for slope, constant in lines) for p in range(1, 7)]
+    assert had == [2, 3, 4, 5, 5, 5]

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
 
 import numpy as np
 from ortools.sat.python.cp_model import CpModel, IntVar
@@ -17,6 +19,7 @@ from ortools.sat.python.cp_model import CpModel, IntVar
 from optsched.rounds.assignment import Assignment
 from optsched.rounds.problem import Problem
 from optsched.rounds.score import loss_at, size_of
+from optsched.solve.cpsat.admission_moves import moves_bill, waits_bill
 from optsched.solve.cpsat.admission_rights import Claims, add_needs, add_rights
 from optsched.solve.cpsat.admission_rules import add_ceilings, add_payment, add_room, add_stop_limit, sum_parts
 from optsched.solve.cpsat.box import Box
@@ -33,7 +36,8 @@ from optsched.solve.cpsat.terms import Linear
 class Admitted:
     """What a solution of admission does: who starts, who stops, by how much running jobs shrink and grow.
 
-    Of those who stop or shrink, other teams may take from `reclaimed`.
+    Of those who stop or shrink, other teams may take from `reclaimed`. `types` names the GPU type of a start that could
+    have another one, and of a running job that moves to another one.
     """
 
     starts: frozenset[int]
@@ -41,6 +45,15 @@ class Admitted:
     reclaimed: frozenset[int]
     shrinks: Mapping[int, int]
     grows: Mapping[int, int]
+    types: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """Admission's model once all that follows at once is worked out, and a bill in it."""
+
+    box: Box
+    bill: Linear
 
 
 class Admission:
@@ -59,7 +72,7 @@ class Admission:
         self.facts: list[Linear] = []
         self.ladder = _ladder(groups, self.facts)
         self._tie, self._bill = self._make_tie(), self._make_bill()
-        self._box: Box | None = None
+        self._box = Box(self.model)
         self._relaxation: Relaxation | None = None
 
     def relaxation(self, *, facts: bool = False) -> Relaxation:
@@ -68,22 +81,21 @@ class Admission:
         `facts`: with what bounds need where ranks are fixed below what they could be.
         """
         if self._relaxation is None:
-            self._relaxation = Relaxation(self.box)
+            self._relaxation = Relaxation(self._box)
         self._relaxation.forget()
         for fact in self.facts if facts else ():
             self._relaxation.keep(goal_of(fact), 0)
         return self._relaxation
 
-    @property
-    def box(self) -> Box:
-        """What is left of the model once all that follows at once is worked out."""
-        if self._box is None:
-            self._box = Box(self.model)
-        return self._box
-
     def unstaged(self) -> CpModel:
-        """Return a copy of what is left of the model, without what its stages added."""
-        return self.box.model.clone()
+        """Return a copy of what is left once all that follows at once is worked out, without what its stages added."""
+        return self._box.model.clone()
+
+    @cached_property
+    def full(self) -> Priced:
+        """The same with a bill that counts moves and waits too: a better bound, but slower, and no better to place."""
+        bill = sum_of([self._bill, moves_bill(self.groups), waits_bill(self.groups)])
+        return Priced(Box(self.model), bill.linear)
 
     def hint(self, model: CpModel, plan: Assignment) -> None:
         """Start a search of a copy of the model from what a plan does."""
@@ -103,11 +115,11 @@ class Admission:
 
     def bill(self) -> Linear:
         """Return the least bill: stops and resizes cost what they cost, starts lose the least that they could."""
-        return self._bill
+        return self._bill.linear
 
     def worth(self) -> Linear:
         """Return the one sum of the weighted mode, in thousandths of GPU-seconds."""
-        return tiers_worth(self.problem, self.ladder, self._bill) + self._aging()
+        return tiers_worth(self.problem, self.ladder, self.bill()) + self._aging()
 
     def _aging(self) -> Linear:
         """Return what starts are worth for having waited."""
@@ -127,7 +139,7 @@ class Admission:
             result.add_all(self._best_first(group.count, values))
         return result.linear
 
-    def _make_bill(self) -> Linear:
+    def _make_bill(self) -> Sum:
         groups, result = self.groups, Sum()
         result.add_constant(sum(self.problem.loss_now))
         result.add_constant(-sum(groups.move_gain(job) for job in self.problem.running))
@@ -140,7 +152,7 @@ class Admission:
                 result.add(variable, group.loss[y], len(group.jobs))
         for resize in groups.resizes:
             result.add_all(self._resize_bill(resize))
-        return result.linear
+        return result
 
     def _resize_bill(self, resize: Resize) -> Sum:
         """Return what a resize adds to the bill at least: less or more is lost, by its GPUs and maybe by its span."""
@@ -203,7 +215,18 @@ class Admission:
             | {r.job.index for r in groups.resizes if r.taken is not None and value(r.taken)},
             shrinks={r.job.index: lost * r.step for r in groups.resizes if (lost := value(r.lost))},
             grows={r.job.index: gained * r.step for r in groups.resizes if (gained := value(r.gained))},
+            types=self._types(value),
         )
+
+    def _types(self, value: Callable[[Linear], int]) -> dict[int, int]:
+        """Return the GPU types that a solution gives to those who could have another; of jobs alike any has any."""
+        found = {r.job.index: y for r in self.groups.retypings for y, variable in r.to.items() if value(variable)}
+        for group in self.groups.starts:
+            if len(group.by_type) > 1:
+                starting = iter(group.jobs[: value(group.count)])
+                for y, variable in group.by_type.items():
+                    found.update({job.index: y for job in islice(starting, value(variable))})
+        return found
 
 
 def _negative(amount: Sum) -> Sum:

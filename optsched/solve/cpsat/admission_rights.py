@@ -12,7 +12,7 @@ from optsched.rounds.problem import Ints, Item, RoundJob, What
 from optsched.rounds.score import gpu_type_of
 from optsched.solve.cpsat.admission_rules import add_retyped, sum_parts, uses
 from optsched.solve.cpsat.groups import Groups, Part, Starts
-from optsched.solve.cpsat.linear import Sum, at_most, sum_of
+from optsched.solve.cpsat.linear import Sum, at_most, concave, sum_of
 from optsched.values.profile import Reclaim
 
 
@@ -92,12 +92,12 @@ class Rights:
         takers: dict[tuple[int, int, int], list[Starts]] = defaultdict(list)
         for group in self.groups.starts:
             job = group.first
-            if list(group.by_type) == [y] and not job.emergency and not job.due:
+            if y in group.by_type and not job.emergency and not job.due:
                 takers[job.team, job.claim_team, job.priority].append(group)
         for (team, claim_team, priority), members in takers.items():
             served, wanted = Sum(), Sum()
             for group in members:
-                wanted.add(group.count, group.first.minimum, len(group.jobs))
+                wanted.add(group.by_type[y], group.first.minimum, len(group.jobs))
             mine, others = Sum(), Sum()
             self._serve(served, wanted.most, [from_free])
             self.own[team].append((priority, self._serve(served, wanted.most, [mine]), wanted.most))
@@ -130,8 +130,8 @@ class Rights:
         pieces, rest = Sum(), Sum()
         for group in members:
             slots = group.first.minimum // group.piece * (group.piece // g)
-            pieces.add(group.count, slots, len(group.jobs))
-            rest.add(group.count, group.first.minimum - slots * g, len(group.jobs))
+            pieces.add(group.by_type[self.y], slots, len(group.jobs))
+            rest.add(group.by_type[self.y], group.first.minimum - slots * g, len(group.jobs))
         # The smaller of a team may be inside its quota where the larger are not.
         kinds = list({self.groups.reach.kind(group.first): group.first for group in members}.values())
         most = np.max([self.groups.reach.room(job) for job in kinds], axis=0)
@@ -144,17 +144,8 @@ class Rights:
 
     def _add_curve(self, g: int, pieces: Sum, rest: Sum, used: Sum, supply: Ints, room: Ints) -> None:
         """Add used <= rest + the most that so many slots of g GPUs can use of the supply by node."""
-        shares = [
-            np.minimum(np.maximum(supply - (s - 1) * g, 0), g)[room >= s * g]
-            for s in range(1, int(room.max(initial=0)) // g + 1)
-        ]
-        # Where the nodes end, nothing more can be used.
-        ordered = np.append(-np.sort(-np.concatenate([np.zeros(0, dtype=np.int64), *shares])), 0)
-        through = np.cumsum(ordered) - ordered
-        for k in np.flatnonzero(np.diff(ordered, prepend=-1)).tolist():
-            slope = int(ordered[k])
-            if slope < g and k <= pieces.most:
-                self.model.add(used.linear <= rest.linear + slope * pieces.linear + int(through[k]) - slope * k)
+        for slope, constant in concave(supply, room, g, pieces.most):
+            self.model.add(used.linear <= rest.linear + slope * pieces.linear + constant)
 
     def _supply(self, job: RoundJob, *, own: bool, foreign: bool) -> Ints:
         """Return the GPUs by node that those leave over whom the job may have a right, its team's or others', (N,)."""
@@ -234,7 +225,7 @@ class Rights:
             if resize.gpu_type == self.y:
                 growth.add(resize.gained, resize.step, resize.most_gained)
         for group in self.groups.starts:
-            if group.extra is not None and list(group.by_type) == [self.y]:
+            if group.extra is not None and self.y in group.by_type:
                 growth.add(group.extra[self.y][0], group.step, group.extra[self.y][1])
         if growth.variables:
             served = sum_of([self.for_growth])

@@ -39,7 +39,7 @@ def add_room(groups: Groups) -> None:
     for y in range(len(problem.gpu_types)):
         here = nodes.taking & (nodes.gpu_type == y)
         _add_balance(groups, y)
-        pieces = {group.piece for group in groups.starts if list(group.by_type) == [y]} - {1}
+        pieces = {group.piece for group in groups.starts if y in group.by_type} - {1}
         if pieces:
             slots = _Slots(groups, y, here)
             for g in sorted(pieces):
@@ -82,10 +82,10 @@ class _Slots:
         wanted = Sum()
         own: dict[int, Sum] = defaultdict(Sum)
         for group in self.groups.starts:
-            if list(group.by_type) == [self.y] and group.piece >= g:
+            if self.y in group.by_type and group.piece >= g:
                 pieces = group.first.minimum // group.piece * (group.piece // g)
                 for amount in (wanted, own[group.first.team]):
-                    amount.add(group.count, pieces, len(group.jobs))
+                    amount.add(group.by_type[self.y], pieces, len(group.jobs))
         for job in self.others:
             own[job.team].add_constant(self._add_kept(job, g, wanted))
         teams = sum((inside > 0 for inside in self.inside.values()), np.zeros(len(self.room), dtype=np.int64))
@@ -121,21 +121,29 @@ class _Slots:
 
 def _add_balance(groups: Groups, y: int) -> None:
     """What starts and grows of one type fits in what is free and what is given up."""
-    wanted = Sum()
-    for group in groups.starts:
-        if y in group.by_type:
-            wanted.add(group.by_type[y], group.first.minimum, len(group.jobs))
-            if group.extra is not None:
-                wanted.add(group.extra[y][0], group.step, group.extra[y][1])
+    wanted = taken(groups, y)
     for stops in groups.stops:
         if stops.gpu_type == y:
             wanted.add(stops.count, -stops.open_gpus, len(stops.jobs))
     for resize in groups.resizes:
         if resize.gpu_type == y:
             wanted.add(resize.lost, -resize.step, resize.most_lost)
+    at_most(groups.model, wanted, groups.free(y))
+
+
+def taken(groups: Groups, y: int) -> Sum:
+    """Return the GPUs of one type that starts, growth and moves to the type take, less what moves leave to another."""
+    wanted = Sum()
+    for group in groups.starts:
+        if y in group.by_type:
+            wanted.add(group.by_type[y], group.first.minimum, len(group.jobs))
+            if group.extra is not None:
+                wanted.add(group.extra[y][0], group.step, group.extra[y][1])
+    for resize in groups.resizes:
+        if resize.gpu_type == y:
             wanted.add(resize.gained, resize.step, resize.most_gained)
     add_retyped(groups, y, wanted)
-    at_most(groups.model, wanted, groups.free(y))
+    return wanted
 
 
 def add_retyped(groups: Groups, y: int, wanted: Sum) -> None:

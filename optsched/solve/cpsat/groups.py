@@ -295,15 +295,17 @@ class Groups:
 
     def move_gain(self, job: RoundJob) -> int:
         """Return the most by which moving a running job could lower the bill, 0 or more."""
-        if job.index not in self.scope.moves:
-            return 0
+        return max(0, -self.move_cost(job)) if job.index in self.scope.moves else 0
+
+    def move_cost(self, job: RoundJob) -> int:
+        """Return the least that moving a running job adds to the bill; below 0 where it could pay."""
         best = min(
             loss_at(self.problem, job, job.size_now, span, y)
             for y, speed in enumerate(job.type_speed)
             if speed > 0
             for span in range(-1, self._narrowest(job.size_now, y) + 1)
         )
-        return max(0, self.problem.loss_now[job.index] - best - job.costs.move)
+        return best + job.costs.move - self.problem.loss_now[job.index]
 
     def _narrowest(self, size: int, y: int) -> int:
         """Return the narrowest level that has a domain with `size` GPUs of a type, -1 where none has."""

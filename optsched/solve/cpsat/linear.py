@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
 from ortools.sat.python.cp_model import CpModel, IntVar, LinearExpr
 
+from optsched.rounds.problem import Ints
 from optsched.solve.cpsat.terms import Linear
 
 
@@ -63,3 +65,22 @@ def at_most(model: CpModel, left: Sum, bound: int) -> None:
     """Add left <= bound where that is not so anyway."""
     if left.most > bound:
         model.add(left.linear <= bound)
+
+
+def concave(amount: Ints, room: Ints, g: int, most: int) -> list[tuple[int, int]]:
+    """Return lines (slope, constant) whose least is the most that p slots of g GPUs can have of `amount` by node, (N,).
+
+    Up to `most` slots, on each node no more than fit in its `room`; the slots that can have most come first.
+    """
+    shares = [
+        np.minimum(np.maximum(amount - (s - 1) * g, 0), g)[room >= s * g]
+        for s in range(1, int(room.max(initial=0)) // g + 1)
+    ]
+    # Where the nodes end, nothing more can be had.
+    ordered = np.append(-np.sort(-np.concatenate([np.zeros(0, dtype=np.int64), *shares])), 0)
+    through = np.cumsum(ordered) - ordered
+    return [
+        (int(ordered[k]), int(through[k] - ordered[k] * k))
+        for k in np.flatnonzero(np.diff(ordered, prepend=-1)).tolist()
+        if ordered[k] < g and k <= most
+    ]
