@@ -20,11 +20,15 @@ from optsched.solve.cpsat.linear import Sum, at_most, concave
 
 def moves_bill(groups: Groups) -> Sum:
     """Return what the moves that starts need add to the least bill."""
-    result = Sum()
+    result, running = Sum(), groups.problem.running
+    if not groups.scope.moves:
+        return result
+    each = np.array([max(0, groups.move_cost(job)) if job.index in groups.scope.moves else 0 for job in running])
+    costs = each // np.maximum(1, np.array([job.size_now for job in running]))
     for y in range(len(groups.problem.gpu_types)):
         pieces = {group.piece for group in groups.starts if y in group.by_type} - {1}
-        if pieces and groups.scope.moves:
-            moves = _Moves(groups, y)
+        if pieces:
+            moves = _Moves(groups, y, costs, int(each.sum()))
             for g in sorted(pieces):
                 moves.add(g)
             result.add(moves.cost, 1, moves.most)
@@ -58,13 +62,16 @@ def waits_bill(groups: Groups) -> Sum:
 
 
 class _Moves:
-    """Moves on the nodes of one GPU type: `cost` is what they cost at least, `most` what it could come to."""
+    """Moves on the nodes of one GPU type: `cost` is what they cost at least, `most` what it could come to.
 
-    def __init__(self, groups: Groups, y: int) -> None:
+    `costs` (F,) are what the move of each running job costs by GPU, rounded down.
+    """
+
+    def __init__(self, groups: Groups, y: int, costs: Ints, most: int) -> None:
         self.groups, self.y = groups, y
         nodes = groups.problem.nodes
         self.here: Flags = nodes.taking & (nodes.gpu_type == y)
-        self.most = sum(max(0, groups.move_cost(groups.problem.jobs[j])) for j in groups.scope.moves)
+        self.costs, self.most = costs, most
         self.cost: IntVar = groups.model.new_int_var(0, self.most, "")
         self.left = self._left()
 
@@ -107,17 +114,14 @@ class _Moves:
 
     def _room_and_costs(self, members: list[Starts], g: int) -> tuple[Ints, Ints]:
         """Return the room of the nodes where a slot of g could be, (N,), and what its movers cost by GPU, ascending."""
+        pairs = self.groups.problem.occupancy
         room: Ints = np.zeros(len(self.here), dtype=np.int64)
-        serves = np.zeros((self.groups.problem.first_queued, len(self.here)), dtype=bool)
+        serves = np.zeros(len(pairs.pair_job), dtype=bool)
         kinds = {(self.groups.reach.kind(group.first), id(group.first.nodes)): group.first for group in members}
         for first in kinds.values():
             reached = self.groups.reach.room(first)
             there = self.here & first.nodes & (reached >= g)
             room = np.maximum(room, np.where(there, reached, 0))
-            serves |= self.groups.reach.givers(first)[1][:, None] & there
-        each: list[int] = []
-        for job in self.groups.problem.running:
-            count = sum(count for n, count in job.spread_now if serves[job.index, n])
-            if count:
-                each += [max(0, self.groups.move_cost(job)) // job.size_now] * count
-        return room, np.array(sorted(each), dtype=np.int64)
+            serves |= self.groups.reach.givers(first)[1][pairs.pair_job] & there[pairs.pair_node]
+        costs = np.repeat(self.costs[pairs.pair_job[serves]], pairs.pair_gpus[serves])
+        return room, np.sort(costs)
