@@ -102,7 +102,7 @@ def solve_round(
     base = first if eased is problem else None
     problem, reserved = reserve(problem, first)
     if reserved:
-        problem, base = _settled(kept_clear(problem, reserved), reserved, base, clock)
+        problem, base = _settled(kept_clear(problem, reserved), reserved, base)
     budget_s = _budget_s(snapshot, options)
     left = max(0.0, budget_s - (clock.monotonic_s() - started)) if budget_s > 0 else 0.0
     budget = Budget(left, options.deterministic_s, options.seed, turn=turn)
@@ -126,16 +126,15 @@ def _unproven(answer: Answer) -> Answer:
 
 
 def _settled(
-    problem: Problem, reserved: Sequence[Reserved], base: Assignment | None, clock: Clock
+    problem: Problem, reserved: Sequence[Reserved], base: Assignment | None
 ) -> tuple[Problem, Assignment | None]:
     """Return the problem in which the greedy plan puts off no reservation, and that plan.
 
     The search starts from it, and mostly needs no second go.
     """
     for _ in range(MOST_KEPT_OFF):
-        answer = climb(problem, SolverChoice.GREEDY, Budget(0.0, 0.0), clock, base=base)
-        base = answer.assignment if answer.source is Source.GREEDY else None
-        late = delayers(problem, reserved, answer.assignment)
+        base = base if base is not None else greedy(problem)
+        late = delayers(problem, reserved, base)
         if not late:
             break
         problem, base = _kept_off(problem, late), None
