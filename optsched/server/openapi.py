@@ -153,6 +153,7 @@ def _responses(route: Route, answer: Descriptor, made: _Schemas) -> Schema:
 _FAILURES = {
     "400": "the request is wrong: each field is named",
     "404": "what it names does not exist",
+    "408": "the body did not come in time",
     "409": "the state of things does not allow it",
     "413": "the body is too large",
     "415": "the body is no JSON",
