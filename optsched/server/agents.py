@@ -55,6 +55,7 @@ class Agents:
     _beats: dict[NodeId, events.Heartbeat] = field(default_factory=dict)
     _steps: dict[tuple[str, int], dict[NodeId, float]] = field(default_factory=dict)
     _gangs: Gangs = field(default_factory=Gangs)
+    _told: dict[NodeId, float] = field(default_factory=dict)
     _addresses: Addresses = field(default_factory=Addresses)
 
     def __post_init__(self) -> None:
@@ -342,7 +343,16 @@ class Agents:
             return Prepared(lambda after: word, (happened,))
 
         result, reason = await self.leader.tell(prepare)
+        if result != wire.ACK_RESULT_TAKEN:
+            self._tell_of(session, report.job, reason)
         session.send(ack(sequence, result, reason))
+
+    def _tell_of(self, session: Session, job: str, reason: str) -> None:
+        """Log that a report changed nothing, once a minute for each agent."""
+        now = self.leader.now()
+        if now >= self._told.get(session.node, 0.0) + 60.0:
+            self._told[session.node] = now
+            log.warning("a report changes nothing", extra={"node": session.node, "job": job, "why": reason})
 
     async def _checkpoint(self, session: Session, sequence: int, given: wire.Checkpoint) -> None:
         if not given.job or given.run < 1 or not given.age_s >= 0 or len(given.version) > 253:

@@ -9,15 +9,16 @@ from typing import Any
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from optsched.errors import InternalError, NotServed, OptschedError
+from optsched.errors import Fault, InputError, InternalError, NotServed, OptschedError
 from optsched.server.access import Gate, bearer_of
 from optsched.server.application import Answer, Application, Stream
 from optsched.server.caller import Caller
+from optsched.server.checks import Plain
 from optsched.wire.convert import to_message, to_plain
 from optsched.wire.status import answer_of, trailers_of
 from optsched.wire.v1 import agent_pb2, cluster_pb2, scheduler_pb2
@@ -84,17 +85,20 @@ class GrpcApi:
         name = f"{service.name}.{method.name}"
         taken = GetMessageClass(method.input_type)
         given = GetMessageClass(method.output_type)
-        how: dict[str, Any] = {"request_deserializer": taken.FromString, "response_serializer": given.SerializeToString}
+        how: dict[str, Any] = {"response_serializer": given.SerializeToString}
         if name == "Agent.Connect":
-            return grpc.stream_stream_rpc_method_handler(self._connect, **how)
+            return grpc.stream_stream_rpc_method_handler(self._connect, request_deserializer=taken.FromString, **how)
         if method.client_streaming:
-            return grpc.stream_stream_rpc_method_handler(_unserved_stream, **how)
+            return grpc.stream_stream_rpc_method_handler(_unserved(name, self._gate), **how)
+        # What comes in is read where a fault in it can be told.
         if method.server_streaming:
             stream = self._streams.get(name)
-            serve = _unserved_stream if stream is None else _streaming(name, stream, given, self._gate)
+            serve = (
+                _unserved(name, self._gate) if stream is None else _streaming(name, stream, taken, given, self._gate)
+            )
             return grpc.unary_stream_rpc_method_handler(serve, **how)
         answer = self._answers.get(name)
-        return grpc.unary_unary_rpc_method_handler(_answering(name, answer, given, self._gate), **how)
+        return grpc.unary_unary_rpc_method_handler(_answering(name, answer, taken, given, self._gate), **how)
 
     async def _connect(
         self, incoming: AsyncIterator[agent_pb2.AgentMessage], context: Context
@@ -109,13 +113,13 @@ class GrpcApi:
             await _abort(context, "Agent.Connect", error)
 
 
-def _answering(name: str, answer: Answer | None, given: type[Message], gate: Gate) -> Any:
-    async def serve(message: Message, context: Context) -> Message:
+def _answering(name: str, answer: Answer | None, taken: type[Message], given: type[Message], gate: Gate) -> Any:
+    async def serve(data: bytes, context: Context) -> Message:
         try:
             caller = caller_of(context, name, gate)
             if answer is None:
                 raise NotServed(f"{name} is not served by this version")
-            return to_message(given, await answer(to_plain(message), caller))
+            return to_message(given, await answer(_read(taken, data), caller))
         except asyncio.CancelledError:
             raise
         except Exception as error:
@@ -125,12 +129,23 @@ def _answering(name: str, answer: Answer | None, given: type[Message], gate: Gat
     return serve
 
 
-def _streaming(name: str, stream: Stream, given: type[Message], gate: Gate) -> Any:
-    async def serve(message: Message, context: Context) -> AsyncIterator[Message]:
+def _streaming(name: str, stream: Stream, taken: type[Message], given: type[Message], gate: Gate) -> Any:
+    async def serve(data: bytes, context: Context) -> AsyncIterator[Message]:
         try:
             caller = caller_of(context, name, gate)
-            async for row in stream(to_plain(message), caller):
-                yield to_message(given, row)
+            rows = stream(_read(taken, data), caller)
+            # It watches from its first step on; then the caller may know that nothing is missed any more.
+            first = asyncio.ensure_future(anext(rows))
+            await asyncio.sleep(0)
+            await context.send_initial_metadata(())
+            try:
+                yield to_message(given, await first)
+                async for row in rows:
+                    yield to_message(given, row)
+            finally:
+                first.cancel()
+        except StopAsyncIteration:
+            return
         except asyncio.CancelledError:
             raise
         except Exception as error:
@@ -139,9 +154,27 @@ def _streaming(name: str, stream: Stream, given: type[Message], gate: Gate) -> A
     return serve
 
 
-async def _unserved_stream(message: object, context: Context) -> AsyncIterator[Message]:
-    await _abort(context, "stream", NotServed("not served by this version"))
-    yield  # type: ignore[misc]
+def _read(kind: type[Message], data: bytes) -> Plain:
+    """Return a request as plain data. Raises InputError for bytes that are none."""
+    try:
+        return to_plain(kind.FromString(data))
+    except DecodeError:
+        fault = Fault("request", None, "(message)", "cannot be read", f"a message {kind.DESCRIPTOR.full_name}")
+        raise InputError([fault]) from None
+
+
+def _unserved(name: str, gate: Gate) -> Any:
+    async def serve(message: object, context: Context) -> AsyncIterator[Message]:
+        try:
+            caller_of(context, name, gate)
+            raise NotServed(f"{name} is not served by this version")
+        except OptschedError as error:
+            await _abort(context, name, error)
+        nothing: tuple[Message, ...] = ()
+        for each in nothing:
+            yield each
+
+    return serve
 
 
 def caller_of(context: Context, name: str, gate: Gate) -> Caller:

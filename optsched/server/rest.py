@@ -59,7 +59,7 @@ def rest_api(app: Application, metrics: Metrics, gate: Gate, limits: RestLimits 
             _caller(request, "metrics", gate)
         except OptschedError as error:
             return _refusal(answer_of(error))
-        text, kind = metrics.text()
+        text, kind = await asyncio.to_thread(metrics.text)
         return Response(text, media_type=kind)
 
     routes += [HttpRoute("/openapi.json", openapi), HttpRoute("/healthz", alive), HttpRoute("/metrics", scraped)]

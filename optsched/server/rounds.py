@@ -67,7 +67,15 @@ class Rounds:
             log.error("a round could not be stored", extra={"round": record.number, "error": str(error)})
         log.info(
             "round",
-            extra={"round": record.number, "source": info.source.value, "gap": info.gap, "wall_s": info.wall_s},
+            extra={
+                "round": record.number,
+                "source": info.source.value,
+                "gap": info.gap,
+                "wall_s": round(info.wall_s, 3),
+                "starts": len(decided.plan.starts),
+                "preemptions": len(decided.plan.preemptions),
+                "queued": info.queued,
+            },
         )
         for listener in self.listeners:
             listener(record, decided)

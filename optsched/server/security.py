@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,14 +62,32 @@ def is_loopback(listen: str) -> bool:
 def add_port(server: grpc.aio.Server, settings: Settings) -> int:
     """Listen for gRPC, with TLS where that is set, and return the port. Raises UsageError for files that do not do."""
     if settings.tls_certificate is None or settings.tls_key is None:
-        return server.add_insecure_port(settings.grpc_listen)
+        return _bound(lambda: server.add_insecure_port(settings.grpc_listen), settings.grpc_listen)
     ca = None if settings.tls_client_ca is None else _read(settings.tls_client_ca, "tls_client_ca")
     credentials = grpc.ssl_server_credentials(
         [(_read(settings.tls_key, "tls_key"), _read(settings.tls_certificate, "tls_certificate"))],
         root_certificates=ca,
         require_client_auth=ca is not None,
     )
-    return server.add_secure_port(settings.grpc_listen, credentials)
+    return _bound(lambda: server.add_secure_port(settings.grpc_listen, credentials), settings.grpc_listen)
+
+
+def _bound(bind: Callable[[], int], address: str) -> int:
+    try:
+        return bind()
+    except RuntimeError:
+        raise UsageError(f"grpc_listen: {address} cannot be listened on: it is taken, or not of this machine") from None
+
+
+def listen_for_rest(address: str) -> socket.socket:
+    """Return a socket that listens. Raises UsageError."""
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, int(port)), family=family, backlog=2048)
+    except OSError as error:
+        raise UsageError(f"rest_listen: {address} cannot be listened on: {error.strerror or error}") from None
 
 
 def tls_of_rest(settings: Settings) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from optsched.engine.planning import RoundPlanner
 from optsched.engine.ports import Store
 from optsched.errors import OptschedError, StoreInUse
 from optsched.planner.plan import PlanOptions
+from optsched.server.access import Gate, load_tokens
 from optsched.server.agents import AgentRules, Agents
 from optsched.server.answers import Answers
 from optsched.server.application import Application
@@ -27,16 +28,18 @@ from optsched.server.hub import Hub
 from optsched.server.jobs import Jobs
 from optsched.server.leader import Leader, Limits
 from optsched.server.lists import Order
+from optsched.server.logs import tell_changes
 from optsched.server.metrics import Metrics
 from optsched.server.now import Now
 from optsched.server.plans import Plans
 from optsched.server.rest import RestLimits, rest_api
 from optsched.server.rounds import Rounds, Timers
 from optsched.server.runners import ProcessRunner, Runner, ThreadRunner
-from optsched.server.security import add_port, check_exposure, gate_of, tls_of_rest
+from optsched.server.security import add_port, check_exposure, gate_of, listen_for_rest, tls_of_rest
 from optsched.server.settings import Settings
 from optsched.server.start import begin
 from optsched.server.submit import Quotas, Submitting
+from optsched.server.timely import Timely
 from optsched.store import open_store
 
 log = logging.getLogger(__name__)
@@ -44,6 +47,9 @@ log = logging.getLogger(__name__)
 MIB = 2**20
 STAND_BY_S = 1.0
 """Who stands by tries so often to take the lead."""
+
+MOST_CONNECTIONS = 2_000
+"""Connections of REST at a time; more are answered with 503."""
 
 
 @dataclass(slots=True)
@@ -113,6 +119,7 @@ class Service:
         )
         metrics = Metrics(leader, agents)
         rounds.listeners.append(metrics.round)
+        leader.listeners.append(tell_changes)
         api = GrpcApi(app, gate)
         server = grpc.aio.server(options=options(settings.max_message_mib * MIB))
         api.add_to(server)
@@ -123,19 +130,27 @@ class Service:
             access_log=False,
             lifespan="off",
             server_header=False,
+            http=Timely,
+            limit_concurrency=MOST_CONNECTIONS,
             timeout_graceful_shutdown=max(1, round(settings.shutdown_s)),
             **tls_of_rest(settings),
         )
-        return _Parts(app, rounds, runner, api, server, _Rest(config))
+        return _Parts(app, rounds, runner, api, server, _Rest(config), gate)
 
     async def _start_rest(self, parts: _Parts) -> None:
-        host, _, port = self.settings.rest_listen.rpartition(":")
-        config = parts.rest.config
-        config.host, config.port = host.strip("[]"), int(port)
-        socket = config.bind_socket()
-        bound = socket.getsockname()[1]
-        self.rest_address = f"{host}:{bound}"
-        self._tasks.append(asyncio.create_task(parts.rest.serve([socket]), name="rest"))
+        listening = listen_for_rest(self.settings.rest_listen)
+        self.rest_address = f"{self.settings.rest_listen.rpartition(':')[0]}:{listening.getsockname()[1]}"
+        self._tasks.append(asyncio.create_task(parts.rest.serve([listening]), name="rest"))
+
+    def reload(self) -> None:
+        """Read the file of tokens anew; where it is wrong, those that were known stay."""
+        if self._parts is None or self.settings.tokens is None:
+            return
+        try:
+            self._parts.gate.tokens = load_tokens(self.settings.tokens)
+            log.info("tokens are read anew")
+        except OptschedError as error:
+            log.error("tokens stay as they were", extra={"error": str(error)})
 
     async def wait(self) -> None:
         """Wait until a part of the service fails; raises what it failed with."""
@@ -184,6 +199,7 @@ class _Parts:
     api: GrpcApi
     grpc: grpc.aio.Server
     rest: _Rest
+    gate: Gate
 
 
 def _runner(settings: Settings, planning: PlanOptions) -> Runner:
@@ -202,23 +218,20 @@ async def serve(settings: Settings, ready: Callable[[Service], None]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    failed = None
+    loop.add_signal_handler(signal.SIGHUP, service.reload)
+    asked = asyncio.create_task(stop.wait(), name="asked to stop")
     try:
         if not await _lead(service, stop):
             return
         ready(service)
-        ended = asyncio.create_task(service.wait())
-        asked = asyncio.create_task(stop.wait())
+        ended = asyncio.create_task(service.wait(), name="wait")
         await asyncio.wait({ended, asked}, return_when=asyncio.FIRST_COMPLETED)
-        asked.cancel()
         if ended.done():
-            failed = ended.exception()
-        else:
-            ended.cancel()
+            ended.result()
+        ended.cancel()
     finally:
+        asked.cancel()
         await service.stop()
-    if failed is not None:
-        raise failed
 
 
 async def _lead(service: Service, stop: asyncio.Event) -> bool:

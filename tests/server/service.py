@@ -118,7 +118,10 @@ class Served:
 
 @dataclass
 class FakeAgent:
-    """An agent on a real stream. What it is asked for it does at once, but for verbs in `deaf`."""
+    """An agent on a real stream. What it is asked for it does at once, but for verbs in `deaf`.
+
+    `ends`: tasks end well as soon as they have started.
+    """
 
     served: Served
     node: str
@@ -128,6 +131,8 @@ class FakeAgent:
     deaf: set[str] = field(default_factory=set)
     held: dict[tuple[str, int], int] = field(default_factory=dict)
     heard: list[wire.SchedulerMessage] = field(default_factory=list)
+    ends: bool = False
+    said_ok: dict[int, tuple[str, int]] = field(default_factory=dict)
     epoch: int = 0
     sequence: int = 0
     call: Any = None
@@ -170,7 +175,10 @@ class FakeAgent:
 
     async def report(self, job: str, run: int, outcome: int, **more: Any) -> int:
         more.setdefault("epoch", self.epoch)
-        return await self.say(report=wire.Report(job=job, run=run, outcome=outcome, **more))  # type: ignore[arg-type]
+        sequence = await self.say(report=wire.Report(job=job, run=run, outcome=outcome, **more))  # type: ignore[arg-type]
+        if outcome == wire.OUTCOME_OK:
+            self.said_ok[sequence] = (job, run)
+        return sequence
 
     async def acked(self, sequence: int) -> wire.Ack:
         """The answer to a message."""
@@ -221,6 +229,8 @@ class FakeAgent:
         elif verb == "start":
             self.held[key] = wire.RUN_PHASE_STARTED
             await self.report(*key, wire.OUTCOME_STARTED)
+            if self.ends:
+                await self.report(*key, wire.OUTCOME_OK)
         else:
             self.held.pop(key, None)
             await self.report(*key, wire.OUTCOME_RELEASED)
