@@ -29,6 +29,9 @@ from optsched.wire.v1 import agent_pb2 as wire
 
 log = logging.getLogger(__name__)
 
+MOST_AHEAD = 1_000_000
+"""By so many epochs an agent may know more than a store that was restored; each start of a scheduler is one."""
+
 
 @dataclass(frozen=True, slots=True)
 class AgentRules:
@@ -189,7 +192,13 @@ class Agents:
             if beaten is not None:
                 return beaten
             joining = ()
+        ahead = given.epoch - state.epoch
+        if ahead > MOST_AHEAD:
+            return Prepared(lambda after: refused(wire.REFUSAL_CODE_INVALID, f"epoch {given.epoch} was never in force"))
+        # The store is one from a backup: the agent would follow no command of the epochs that are still to come.
+        renewed = (events.Lead(given.epoch + 1),) if ahead > 0 else ()
         happened: list[events.Event] = [
+            *renewed,
             *joining,
             events.Heartbeat(session.node, session.agent, session.number, spec.gpus),
         ]
@@ -199,6 +208,10 @@ class Agents:
         happened.append(events.Inventory(session.node, held | _unasked(record, state)))
 
         def answer(after: State) -> Session:
+            if renewed:
+                log.warning("an agent knows a later epoch: a new one begins", extra={"epoch": after.epoch})
+                for each in list(self._sessions.values()):
+                    each.end(Outdated(f"epoch {after.epoch} is in force: register again"))
             self._serve(session, given, held, after, now)
             return session
 

@@ -154,6 +154,7 @@ class FakeAgent:
                 spec=self.spec,
                 address=f"{self.node}.test",
                 held=phases,
+                epoch=self.epoch,
             )
         )
         return await self.call.read()
