@@ -220,9 +220,11 @@ class SlowStore(MemoryStore):
         super().__init__()
         self.blocked = False
         self.full = False
+        self.waits = False
 
     def append(self, entries: Sequence[LogEntry], keys: Mapping[str, bytes] = NO_KEYS) -> None:
         while self.blocked:
+            self.waits = True
             time.sleep(0.001)
         if self.full:
             raise StoreFull("no room is left; nothing was stored")
@@ -250,6 +252,29 @@ def test_more_than_is_taken_in_is_sent_away_and_reads_go_on() -> None:
             taken = [each for each in answers if each.status_code == 202]
             assert len(taken) + len(refused) >= 60 - 30
             assert len(it.state.jobs) == len(taken) > 0
+
+    asyncio.run(asyncio.wait_for(whole(), LONGEST_S))
+
+
+def test_who_gives_up_before_its_turn_leaves_no_trace() -> None:
+    async def whole() -> None:
+        store = SlowStore()
+        async with serving(store) as it:
+            await it.until(lambda state: not state.due)
+            store.blocked = True
+            try:
+                first = asyncio.ensure_future(it.http.post("/v1/jobs", json={"id": "first", "gpus": 1}))
+                while not store.waits:
+                    await asyncio.sleep(0.001)
+                asked = api.SubmitJobRequest(job=types_pb2.JobSpec(id="late", gpus=1))
+                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                    await it.scheduler.SubmitJob(asked, timeout=0.3)
+                assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+            finally:
+                store.blocked = False
+            assert (await first).status_code == 202
+            assert (await it.http.post("/v1/jobs", json={"id": "last", "gpus": 1})).status_code == 202
+            assert set(it.state.jobs) == {"first", "last"}
 
     asyncio.run(asyncio.wait_for(whole(), LONGEST_S))
 
