@@ -67,7 +67,8 @@ class Plans:
         asking, scope = request(asked.PlanRequest, data)
         state = self.leader.state
         if asking.snapshot not in (None, ""):
-            snapshot, warnings = _given(asking.snapshot, scope)
+            # Megabytes of it take seconds to read, for which nobody else is to wait.
+            snapshot, warnings = await self._planned(lambda: _given(asking.snapshot, scope))
         else:
             snapshot, warnings = self._at_hand(asking, scope, state, caller)
         if asking.profile:
