@@ -54,6 +54,7 @@ class Agent:
             self._hello,
             self._beat,
             lambda: self._state.outbox,
+            lambda: self._state.epoch,
             self._tell,
             self._hear,
             now,
@@ -178,8 +179,6 @@ class Agent:
                 self._runtime.forget(key)
             case m.RunProbe(number, gpus):
                 self._probes.begin(number, gpus)
-            case m.Leave(why):
-                self._link.leave(why)
 
     # The scheduler
 

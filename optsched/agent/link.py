@@ -75,23 +75,22 @@ class _Stream:
 class Link:
     """The agent's side of Connect.
 
-    `hello` makes the first message of a stream, `outbox` gives what waits to be said, in order; `tell` takes commands,
-    `hear` all that is not the core's business.
+    `hello` makes the first message of a stream, `outbox` gives what waits to be said, in order, and `epoch` the largest
+    that was seen: a scheduler of an older one is told nothing. `tell` takes commands, `hear` what is not for the core.
     """
 
     targets: Sequence[str]
     hello: Callable[[], wire.Register]
     beat: Callable[[], wire.Heartbeat]
     outbox: Callable[[], tuple[Pending, ...]]
+    epoch: Callable[[], int]
     tell: Callable[[m.Message], None]
     hear: Callable[[wire.SchedulerMessage], None]
     now: Callable[[], float]
     draw: np.random.Generator
     connected: asyncio.Event = field(default_factory=asyncio.Event)
-    _leaving: str = ""
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _loose: asyncio.Queue[wire.AgentMessage] = field(default_factory=lambda: asyncio.Queue(MOST_QUEUED))
-    _call: _Call | None = None
 
     def flush(self) -> None:
         """Say what has come to be said."""
@@ -103,17 +102,11 @@ class Link:
             await self._loose.put(message)
             self._news.set()
 
-    def leave(self, why: str) -> None:
-        """End this stream and look for another scheduler."""
-        self._leaving = why
-        if self._call is not None:
-            self._call.cancel()
-
     async def run(self) -> tuple[Stop, str]:
         """Stay connected until the scheduler says never to come back; return why."""
-        failures = 0
+        failures, loop = 0, asyncio.get_running_loop()
         while True:
-            target = self.targets[failures % len(self.targets)]
+            target, began = self.targets[failures % len(self.targets)], loop.time()
             refused: wire.Refused | None = None
             try:
                 async with grpc.aio.insecure_channel(target, options=OPTIONS) as channel:
@@ -121,16 +114,11 @@ class Link:
                 why = "the stream ended" if refused is None else refused.reason
             except grpc.aio.AioRpcError as error:
                 why = f"{error.code().name.lower()}: {error.details()}"
-            except asyncio.CancelledError:
-                if not self._leaving:
-                    raise
-                why = self._leaving
-            if self.connected.is_set():
+            if self.connected.is_set() and loop.time() - began > LONGEST_WAIT_S:
                 failures = 0
-                self.connected.clear()
+            self.connected.clear()
             if refused is not None and (stop := _FINAL.get(refused.code)) is not None:
                 return stop, refused.reason
-            why, self._leaving = self._leaving or why, ""
             failures += 1
             wait = wait_s(failures, self.draw)
             log.warning("no scheduler", extra={"target": target, "why": why, "again_in_s": round(wait, 2)})
@@ -139,7 +127,6 @@ class Link:
     async def _serve(self, channel: grpc.aio.Channel) -> wire.Refused | None:
         """Speak on one stream until it ends; return the refusal that ended it, if one did."""
         call = agent_pb2_grpc.AgentStub(channel).Connect(wait_for_ready=False)  # type: ignore[no-untyped-call]
-        self._call = call
         stream = _Stream()
         writer: asyncio.Task[None] | None = None
         try:
@@ -150,6 +137,9 @@ class Link:
                     refused: wire.Refused = message.refused
                     return refused
                 if body == "registered":
+                    if message.registered.epoch < self.epoch():
+                        why = f"its epoch {message.registered.epoch} is over, {self.epoch()} is in force"
+                        return wire.Refused(code=wire.REFUSAL_CODE_NOT_LEADER, reason=why)
                     stream.epoch = message.registered.epoch
                     stream.beat_s = message.registered.heartbeat_every_s or stream.beat_s
                     self._drop_loose()
@@ -157,12 +147,10 @@ class Link:
                     log.info("registered", extra={"epoch": stream.epoch})
                     writer = writer or asyncio.create_task(self._writing(call, stream))
                 self._take(message, stream)
-            code = await call.code()
-            if code is not grpc.StatusCode.OK and not self._leaving:
+            if await call.code() is not grpc.StatusCode.OK:
                 log.info("the scheduler ended the stream", extra={"why": await call.details()})
             return None
         finally:
-            self._call = None
             if writer is not None:
                 writer.cancel()
                 await asyncio.gather(writer, return_exceptions=True)

@@ -230,11 +230,4 @@ class RunProbe:
     gpus: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """End this stream: the scheduler at its other end is not the one that leads."""
-
-    why: str
-
-
-Action = HoldPort | FreePort | Launch | SignalTasks | KillTasks | Forget | RunProbe | Leave
+Action = HoldPort | FreePort | Launch | SignalTasks | KillTasks | Forget | RunProbe

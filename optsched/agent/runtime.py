@@ -87,8 +87,6 @@ class Runtime:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for live in self._live.values():
-            os.close(live.pidfd)
         self._live.clear()
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:

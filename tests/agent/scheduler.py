@@ -32,7 +32,7 @@ class Stream:
 
 @dataclass
 class FakeScheduler(agent_pb2_grpc.AgentServicer):
-    """Serves any agent under `epoch`. Acknowledges what it hears while `acks`; `refuse` is what it says in place of that."""
+    """Serves any agent under `epoch`; acknowledges what it hears while `acks`; with `refuse`, says that instead."""
 
     epoch: int = 1
     acks: bool = True

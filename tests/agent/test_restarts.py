@@ -14,29 +14,42 @@ from tests.agent.scheduler import FakeScheduler, scheduler
 WORKS = "import signal; signal.pause()"
 
 
+def ends_by_signal(code: int) -> str:
+    """A task that ends with a code when it gets SIGUSR2, and reports once it is ready for that."""
+    return (
+        f"import os, signal, sys\nsignal.signal(signal.SIGUSR2, lambda *_: sys.exit({code}))\n"
+        "open(os.environ['OPTSCHED_REPORTS'], 'a').write('{\"checkpoint\": \"ready\"}\\n')\n"
+        "while True: signal.pause()"
+    )
+
+
+async def ready(s: FakeScheduler, job: str) -> None:
+    await s.until(lambda: any(each.job == job for each in s.bodies("checkpoint")))
+
+
 def test_an_agent_that_was_killed_finds_its_run_at_work(tmp_path: Path) -> None:
     """Its start has a larger number; the task never noticed; the end that comes later is seen with its code."""
-    text = "import signal, sys\nsignal.signal(signal.SIGUSR2, lambda *_: sys.exit(7))\nwhile True: signal.pause()"
+    text = ends_by_signal(7)
 
     async def story() -> None:
-        async with scheduler() as s:
-            async with agent(tmp_path / "a", s.port) as first:
-                before = await s.connected()
-                await s.run("train", 1, script(text))
-                first.kill()
-                await first.ended()
-                (task,) = tasks_of(tmp_path / "a", "train")
-                async with agent(tmp_path / "a", s.port):
-                    after = await s.connected(2)
-                    assert after.register.session > before.register.session
-                    assert after.register.epoch == 1
-                    (held,) = after.register.held
-                    assert (held.job, held.run, held.phase) == ("train", 1, wire.RUN_PHASE_STARTED)
-                    s.streams[-1].say(read_log=wire.ReadLog(request=1, job="train", run=1))
-                    os.kill(task, signal.SIGUSR2)
-                    ended = await s.report("train", 1, wire.OUTCOME_FAILED)
-                    assert ended.exit_code == 7
-                    await s.report("train", 1, wire.OUTCOME_RELEASED)
+        async with scheduler() as s, agent(tmp_path / "a", s.port) as first:
+            before = await s.connected()
+            await s.run("train", 1, script(text))
+            await ready(s, "train")
+            first.kill()
+            await first.ended()
+            (task,) = tasks_of(tmp_path / "a", "train")
+            async with agent(tmp_path / "a", s.port):
+                after = await s.connected(2)
+                assert after.register.session > before.register.session
+                assert after.register.epoch == 1
+                (held,) = after.register.held
+                assert (held.job, held.run, held.phase) == ("train", 1, wire.RUN_PHASE_STARTED)
+                s.streams[-1].say(read_log=wire.ReadLog(request=1, job="train", run=1))
+                os.kill(task, signal.SIGUSR2)
+                ended = await s.report("train", 1, wire.OUTCOME_FAILED)
+                assert ended.exit_code == 7
+                await s.report("train", 1, wire.OUTCOME_RELEASED)
 
     run(story())
 
@@ -44,24 +57,26 @@ def test_an_agent_that_was_killed_finds_its_run_at_work(tmp_path: Path) -> None:
 def tasks_of(folder: Path, job: str, run: int = 1) -> list[int]:
     import json
 
-    return [each["pid"] for each in json.loads((folder / "runs" / job / str(run) / "started.json").read_text())["tasks"]]
+    return [
+        each["pid"] for each in json.loads((folder / "runs" / job / str(run) / "started.json").read_text())["tasks"]
+    ]
 
 
 def test_a_run_that_ends_while_no_agent_is_there_is_reported_by_the_next(tmp_path: Path) -> None:
-    text = "import signal, sys\nsignal.signal(signal.SIGUSR2, lambda *_: sys.exit(0))\nwhile True: signal.pause()"
+    text = ends_by_signal(0)
 
     async def story() -> None:
-        async with scheduler() as s:
-            async with agent(tmp_path / "a", s.port) as first:
-                await s.connected()
-                await s.run("train", 1, script(text))
-                first.kill()
-                await first.ended()
-                (task,) = tasks_of(tmp_path / "a", "train")
-                os.kill(task, signal.SIGUSR2)
-                await gone(task)
-                async with agent(tmp_path / "a", s.port):
-                    await s.report("train", 1, wire.OUTCOME_OK)
+        async with scheduler() as s, agent(tmp_path / "a", s.port) as first:
+            await s.connected()
+            await s.run("train", 1, script(text))
+            await ready(s, "train")
+            first.kill()
+            await first.ended()
+            (task,) = tasks_of(tmp_path / "a", "train")
+            os.kill(task, signal.SIGUSR2)
+            await gone(task)
+            async with agent(tmp_path / "a", s.port):
+                await s.report("train", 1, wire.OUTCOME_OK)
 
     run(story())
 
@@ -81,17 +96,16 @@ async def gone(pid: int) -> None:
 
 def test_a_kill_reaches_a_run_that_was_found_again(tmp_path: Path) -> None:
     async def story() -> None:
-        async with scheduler() as s:
-            async with agent(tmp_path / "a", s.port) as first:
-                await s.connected()
-                await s.run("train", 1, script(WORKS))
-                first.kill()
-                await first.ended()
-                async with agent(tmp_path / "a", s.port):
-                    await s.connected(2)
-                    s.kill("train")
-                    await s.report("train", 1, wire.OUTCOME_RELEASED)
-                    assert carriers(tmp_path / "a") == []
+        async with scheduler() as s, agent(tmp_path / "a", s.port) as first:
+            await s.connected()
+            await s.run("train", 1, script(WORKS))
+            first.kill()
+            await first.ended()
+            async with agent(tmp_path / "a", s.port):
+                await s.connected(2)
+                s.kill("train")
+                await s.report("train", 1, wire.OUTCOME_RELEASED)
+                assert carriers(tmp_path / "a") == []
 
     run(story())
 
@@ -121,11 +135,12 @@ def test_tasks_live_on_while_the_scheduler_is_away_and_nothing_said_meanwhile_is
     async def story() -> None:
         old = FakeScheduler(epoch=1)
         await old.start()
-        text = "import signal, sys\nsignal.signal(signal.SIGUSR2, lambda *_: sys.exit(0))\nwhile True: signal.pause()"
+        text = ends_by_signal(0)
         async with agent(tmp_path / "a", old.port):
             await old.connected()
             await old.run("stays", 1, script(WORKS), (0,))
             await old.run("ends", 1, script(text), (1,), tasks=[wire.Task(gpu_indices=[1], gpus=1)])
+            await ready(old, "ends")
             port = old.port
             await old.stop()
             (task,) = tasks_of(tmp_path / "a", "ends")
