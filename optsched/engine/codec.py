@@ -41,6 +41,7 @@ def _types() -> tuple[dict[str, type], dict[type, str]]:
 _BY_NAME, _NAME_OF = _types()
 
 
+_text = json.JSONEncoder(separators=(",", ":")).encode
 _PLAIN = frozenset({type(None), bool, int, float, str})
 
 
@@ -69,7 +70,7 @@ class _Fields:
         return plain
 
 
-_FIELDS = {kind: _Fields(kind) for kind in _NAME_OF if dataclasses.is_dataclass(kind)}
+_FIELDS: dict[type, _Fields] = {kind: _Fields(kind) for kind in _NAME_OF if dataclasses.is_dataclass(kind)}
 
 
 def to_plain(value: object) -> object:
@@ -116,7 +117,7 @@ def from_plain(data: object) -> object:
 
 def encode(value: object) -> bytes:
     """Return a value as the bytes that are stored: JSON in ASCII. Raises InternalError for what nobody stores."""
-    return json.dumps(to_plain(value), separators=(",", ":")).encode("ascii")
+    return _text(to_plain(value)).encode("ascii")
 
 
 def decode(data: bytes) -> object:
@@ -134,7 +135,7 @@ def save(given: state.State) -> dict[str, object]:
 
 def save_bytes(given: state.State) -> bytes:
     """Return a state as the bytes that a store keeps."""
-    return json.dumps(save(given), separators=(",", ":")).encode("ascii")
+    return _text(save(given)).encode("ascii")
 
 
 def restore(data: Mapping[str, object]) -> state.State:

@@ -36,7 +36,8 @@ class _Taker:
 def commit(draft: Draft, event: Decided) -> None:
     """Put a plan into force, as far as what it saw still stands."""
     plan = event.plan
-    draft.due = event.again or event.cause is not Cause.ROUND
+    # What happened while the plan was made, it has not seen.
+    draft.due = event.again or event.cause is not Cause.ROUND or draft.before.raised > event.seen
     rules_changed = draft.get("rules_changed")
     assert isinstance(rules_changed, int)
     if rules_changed > event.seen:
@@ -51,7 +52,7 @@ def commit(draft: Draft, event: Decided) -> None:
     over = _overbooked(draft, takers, stops, served, accepted)
     if over:
         # Planned again from the same state it would come out the same: wait until something changes.
-        draft.due = False
+        draft.due = draft.before.raised > event.seen
         accepted -= over
         for job in over:
             draft.put(replace(draft.job(job), rest=None))

@@ -35,14 +35,15 @@ class Draft:
         self.ended: Mapping[JobId, JobRecord] = state.ended
         self.nodes: Mapping[NodeId, NodeRecord] = state.nodes
         self.claims: tuple[JobId, ...] = state.claims
-        self.due = state.due
+        self._due = state.due
+        self._raised = False
         self.fields: dict[str, object] = {}
         self.freed = False
 
     def freeze(self) -> Step:
         """Return the step. An event that changed nothing leaves the state as it was, but for the time."""
         state = self.before
-        touched = bool(self.fields) or self.claims is not state.claims or self.due != state.due
+        touched = bool(self.fields) or self.claims is not state.claims or self.due != state.due or self._raised
         touched = touched or any(
             mine is not old
             for mine, old in ((self.jobs, state.jobs), (self.ended, state.ended), (self.nodes, state.nodes))
@@ -59,9 +60,20 @@ class Draft:
             nodes=self.nodes,
             claims=self.claims,
             due=self.due,
+            raised=self.version if self._raised else state.raised,
             **self.fields,  # type: ignore[arg-type]
         )
         return Step(after, tuple(self.commands), tuple(self.notes))
+
+    @property
+    def due(self) -> bool:
+        """Whether a decision may find something to do. Set, it is noted for the round that is being planned."""
+        return self._due
+
+    @due.setter
+    def due(self, due: bool) -> None:
+        self._due = due
+        self._raised = due
 
     # Reading
 

@@ -10,6 +10,7 @@ from optsched.engine.events import Event
 from optsched.engine.state import State
 from optsched.engine.step import step
 from optsched.values.ids import JobId
+from optsched.values.plan import Move, Preemption, Start
 
 _PASSING = (events.Heartbeat, events.Inventory, events.Tick)
 
@@ -31,12 +32,17 @@ def rebuild(state: State, entries: Iterable[LogEntry]) -> State:
 
 
 def jobs_of(event: Event) -> tuple[JobId, ...]:
-    """Return the jobs whose history an event belongs to; of a decision those that it starts, stops, moves or resizes."""
+    """Return the jobs to whose history an event belongs: of a decision those that start, stop, move or are resized."""
     if isinstance(event, events.Submit):
         return (event.job.id,)
     if isinstance(event, events.Decided):
         plan = event.plan
-        changes = (*plan.starts, *plan.preemptions, *plan.migrations, *plan.resizes)
+        changes: tuple[Start | Preemption | Move, ...] = (
+            *plan.starts,
+            *plan.preemptions,
+            *plan.migrations,
+            *plan.resizes,
+        )
         return tuple(dict.fromkeys(change.job for change in changes))
     job = getattr(event, "job", None)
     return () if job is None else (job,)

@@ -188,7 +188,7 @@ class State:
     `jobs` are those not ended, and ended ones with GPUs that are not free yet; `ended` all others. `claims` are the
     jobs with a claim, in order. `rules_changed` is the version in which teams, profile, reservations or the set of
     nodes last changed, `settled` that in which the last round was put into force. `due` tells that a decision may find
-    something to do. `paused` says why nothing starts.
+    something to do, `raised` is the version in which that was last found. `paused` says why nothing starts.
     `left` is, by team, the version in which a run of it last came to its end: what others may take is less since then.
     `stopped` are (instant, GPUs) of the last hour's preemptions. `history` are the ratios of real to stated run time.
     """
@@ -208,6 +208,7 @@ class State:
     rules_changed: int = 0
     settled: int = 0
     due: bool = True
+    raised: int = 0
     paused: str = ""
     reserved: tuple[ReservedRoom, ...] = ()
     stopped: tuple[tuple[float, int], ...] = ()

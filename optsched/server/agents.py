@@ -25,11 +25,8 @@ from optsched.values.cluster import Node, NodeState
 from optsched.values.ids import JobId, NodeId
 from optsched.wire.convert import to_plain
 from optsched.wire.v1 import agent_pb2 as wire
-from optsched.wire.v1 import types_pb2 as types
 
 log = logging.getLogger(__name__)
-
-_STATES = {state: types.NodeState.Value(f"NODE_STATE_{state.name}") for state in NodeState}
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +246,7 @@ class Agents:
                     epoch=after.epoch,
                     heartbeat_every_s=self.how.heartbeat_s,
                     lease_s=settings.lease_s + settings.lease_patience_s,
-                    state=_STATES[record.node.state],
+                    state=f"NODE_STATE_{record.node.state.name}",
                     clock_at=now,
                 )
             )

@@ -60,9 +60,9 @@ def _job_model() -> type[Strict]:
         if name not in (*NOT_ASKED, "id", "team")
     }
     fields |= {
-        "id": (Absent[Id], None),
-        "team": (Absent[Id], None),
-        "topology_hint": (Absent[Text], None),
+        "id": (Id, None),
+        "team": (Id, None),
+        "topology_hint": (Text, None),
         "after": (
             list[DependencyIn],
             Field(default_factory=list, max_length=1000, description="a list of at most 1,000"),

@@ -148,7 +148,7 @@ def _parents_first(teams: Mapping[TeamId, Team]) -> list[Team]:
         if team.id in done:
             return
         done.add(team.id)
-        if team.parent in teams:
+        if team.parent is not None and team.parent in teams:
             place(teams[team.parent])
         order.append(team)
 

@@ -151,7 +151,7 @@ def _tasks_on(node: NodeId, tasks: Iterable[TaskPlacement]) -> list[wire.Task]:
 
 
 def outstanding(state: State, node: NodeId) -> list[Command]:
-    """Return what one node's agent has been asked for and has not done, as far as the state tells: it may not have heard."""
+    """Return what one node's agent was asked for and has not done, as far as the state tells: it may not have heard."""
     record = state.nodes.get(node)
     if record is None:
         return []

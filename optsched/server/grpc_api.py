@@ -82,7 +82,7 @@ class GrpcApi:
         name = f"{service.name}.{method.name}"
         taken = GetMessageClass(method.input_type)
         given = GetMessageClass(method.output_type)
-        how = {"request_deserializer": taken.FromString, "response_serializer": given.SerializeToString}
+        how: dict[str, Any] = {"request_deserializer": taken.FromString, "response_serializer": given.SerializeToString}
         if name == "Agent.Connect":
             return grpc.stream_stream_rpc_method_handler(self._connect, **how)
         if method.client_streaming:

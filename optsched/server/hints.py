@@ -93,7 +93,7 @@ def _suited(plain: Plain, cluster: Cluster) -> list[Node]:
 
 
 def _largest(level: LevelName, nodes: Iterable[Node], by_links: bool, cluster: Cluster) -> int:
-    """Return the GPUs of the largest domain of a level; inside a node, of its largest NVLink island where it is wired."""
+    """Return the GPUs of the largest domain of a level; inside a node that is wired, of its largest NVLink island."""
     if level == NODE_LEVEL:
         kinds = {(node.fabric, node.gpus): node for node in nodes}
         return max((_inside(node, cluster) if by_links else node.gpus for node in kinds.values()), default=0)

@@ -1,4 +1,4 @@
-"""Who watches: every durable change is offered to all watchers; one that does not keep up is ended, nobody waits for it.
+"""Who watches: every durable change is offered to all watchers; one that does not keep up is ended.
 
 The newest changes are kept, so that a watcher whose stream broke can go on where it was.
 """

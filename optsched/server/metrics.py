@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -94,7 +95,7 @@ class Metrics:
     told: Counter = field(init=False)
 
     def __post_init__(self) -> None:
-        made = {"registry": self.registry}
+        made: dict[str, Any] = {"registry": self.registry}
         self.rounds = Counter("optsched_rounds", "Rounds by whose plan went out", ["source"], **made)
         self.walls = Histogram("optsched_round_seconds", "Time for a round", buckets=WALLS_S, **made)
         self.gap = Gauge("optsched_round_gap", "Gap of the last round with a bound, as a fraction", **made)

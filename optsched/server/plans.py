@@ -80,7 +80,7 @@ class Plans:
     def _at_hand(
         self, asking: asked.PlanRequest, scope: Scope, state: State, caller: Caller
     ) -> tuple[Snapshot, tuple[str, ...]]:
-        """Return the cluster as it stands, with the jobs that are not there and without those that are to be left out."""
+        """Return the cluster as it stands, with the jobs that are not there and without those to be left out."""
         for name in asking.without:
             known_job(state, name)
         now = self.leader.now()

@@ -1,4 +1,4 @@
-"""Rounds: whenever the state says that one is due, it is planned off the event loop, and its plan comes back as an event.
+"""Rounds: whenever one is due, it is planned off the event loop, and its plan comes back as an event.
 
 Planning takes seconds and holds Python's lock for much of that, so the service plans in a process of its own; a thread
 does for tests and tiny clusters.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import multiprocessing
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
@@ -164,18 +165,23 @@ class Timers:
         self._every_s = every_s
 
     async def run(self) -> None:
-        """Look every `every_s`, until the leader stops."""
+        """Look every `every_s`, until the leader stops.
+
+        What is due is counted from the last tick: reports and heartbeats carry the state's own time past it.
+        """
         seen: State | None = None
         wake: float | None = None
+        ticked = -math.inf
         while not self._leader.stopped.is_set():
-            state = self._leader.state
-            if state is not seen:
-                seen, wake = state, await asyncio.to_thread(next_wake, state)
-            if wake is not None and self._leader.now() >= wake:
+            state, now = self._leader.state, self._leader.now()
+            if ticked > -math.inf and state is not seen:
+                seen, wake = state, await asyncio.to_thread(next_wake, replace(state, now=ticked))
+            if ticked == -math.inf or (wake is not None and now >= wake):
                 try:
                     await self._leader.happen(Tick())
                 except NotLeading:
                     return
+                seen, ticked = None, now
             try:
                 await asyncio.wait_for(self._leader.stopped.wait(), self._every_s)
             except TimeoutError:

@@ -13,9 +13,9 @@ INTEGER, NUMBER, TEXT, WORDS = "integer", "number", "string", "array"
 class Route:
     """One call of REST.
 
-    The body is the request of the call, or its field `body`. `path` may hold `{id}`, which is the request's `id`. `query`
-    maps keys of the query to a field of the request (with a dot: a field in a field) and its kind. `status` is that of
-    success. `streams`: answers come one by one, as server-sent events.
+    The body is the request of the call, or its field `body`. `path` may hold `{id}`, which is the request's `id`.
+    `query` maps keys of the query to a field of the request (with a dot: a field in a field) and its kind. `status` is
+    that of success. `streams`: answers come one by one, as server-sent events.
     """
 
     verb: str

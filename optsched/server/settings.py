@@ -1,4 +1,4 @@
-"""What the service is set to: one list of keys, each from a flag, the environment, a file or its default, in that order.
+"""What the service is set to: a list of keys, each from a flag, the environment, a file or its default, in that order.
 
 A key `grpc_listen` is `--grpc-listen` as a flag, `OPTSCHED_GRPC_LISTEN` in the environment and `grpc_listen:` in the
 file, which `--config` or `OPTSCHED_CONFIG` names.

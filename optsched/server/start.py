@@ -71,7 +71,8 @@ def _lead(store: Store, state: State, sequence: int, epoch: int, now: float) -> 
         if record.last_seen_at is not None
     ]
     entries: list[LogEntry] = []
-    for event in (events.Lead(max(epoch, state.epoch + 1)), *beats):
+    happened: list[events.Event] = [events.Lead(max(epoch, state.epoch + 1)), *beats]
+    for event in happened:
         state = step(state, event, now).state
         sequence += 1
         entries.append(LogEntry(sequence, now, event))

@@ -29,6 +29,7 @@ class MemoryStore:
         self._log: dict[int, Packed] = {}
         self._keys: dict[str, tuple[float, bytes]] = {}
         self._rounds: dict[int, RoundRecord] = {}
+        self._round = 0
 
     def open(self) -> Recovered:
         """Return what is there."""
@@ -49,7 +50,7 @@ class MemoryStore:
             check_next(self._last, packed)
             for key in keys:
                 if key in self._keys:
-                    raise InternalError(f"the idempotency key {key} is known")
+                    raise InternalError("an idempotency key is known")
             for each in packed:
                 self._log[each.sequence] = each
                 self._last, self._at = each.sequence, each.at
@@ -74,10 +75,12 @@ class MemoryStore:
     def add_round(self, record: RoundRecord) -> None:
         """Keep a round."""
         with self._ready():
-            check_round(record, max(self._rounds, default=0))
+            check_round(record, self._round)
+            self._round = record.number
             self._rounds[record.number] = (
                 record if record.plan is None else replace(record, plan=pack_blob(record.plan))
             )
+            self._fit_rounds()
 
     def rounds(self, before: int | None, limit: int) -> list[RoundRecord]:
         """Return rounds without their plans, the newest first."""
@@ -130,6 +133,10 @@ class MemoryStore:
         for number in sorted(self._rounds):
             if self._rounds[number].at < self._at - keep.rounds_s:
                 del self._rounds[number]
+        self._fit_rounds()
+
+    def _fit_rounds(self) -> None:
+        keep = self._retention
         over = sum(round_size(each, each.plan) for each in self._rounds.values()) - keep.round_bytes
         for number in sorted(self._rounds):
             if over > 0:

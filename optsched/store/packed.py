@@ -1,12 +1,13 @@
 """Entries and rounds as the rows that are kept, and back.
 
-Bodies are what `engine.codec` makes, deflated where they are long: JSON begins with `{`, deflated data never does; states
-and plans are deflated always. Each carries a checksum, since neither database checks what it reads.
+Bodies are what `engine.codec` makes, deflated where they are long: JSON begins with `{`, deflated data never does;
+states and plans are deflated always. Each carries a checksum, since neither database checks what it reads.
 """
 
 from __future__ import annotations
 
 import json
+import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -22,8 +23,8 @@ from optsched.values.plan import Bill, Waiting
 LONG_BYTES = 512
 """A body longer than this is deflated."""
 
-ENTRY_BYTES, CONCERN_BYTES, ROUND_BYTES, KEY_BYTES = 56, 44, 160, 96
-"""What a row takes beside its body, indexes and room left in pages included; measured (docs/store.md)."""
+ENTRY_BYTES, CONCERN_BYTES, ROUND_BYTES = 56, 44, 100
+"""What a row takes beside its texts, indexes and room left in pages included; measured, and rather too much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +133,11 @@ def unpack_blob(data: bytes, where: str) -> bytes:
         raise StoreDamaged(f"{where} cannot be read: {error}") from error
 
 
-def checksum(*parts: bytes | int) -> int:
-    """Return the CRC-32 of what belongs together: a number that goes with it, and its bodies."""
-    crc = 0
-    for part in parts:
-        crc = zlib.crc32(part.to_bytes(8, "big") if isinstance(part, int) else part, crc)
-    return crc
+def checksum(number: int, at: float, body: bytes) -> int:
+    """Return the CRC-32 of what belongs together: the number and the instant of a row, and its body."""
+    return zlib.crc32(body, zlib.crc32(struct.pack(">qd", number, at)))
+
+
+def round_checksum(record: RoundRecord) -> int:
+    """Return the CRC-32 of a round without its plan; deflated data has a checksum of its own."""
+    return checksum(record.number, record.at, encode((record.source, record.gap, record.bill)))

@@ -8,6 +8,8 @@ from optsched.errors import UsageError
 
 MIB = 2**20
 DAY_S = 86_400.0
+KEY_BYTES = 160
+"""What a key takes with a short answer, indexes included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +18,8 @@ class Retention:
 
     Entries that a saved state makes unnecessary for replay are kept as the history of jobs for `history_s` and within
     `history_bytes`. Rounds are kept for `rounds_s` within `round_bytes`: the oldest lose their plans first, then go.
-    The answers under idempotency keys are kept for `keys_s`, at most `keys` of them: who sends the same request again later submits twice.
+    The answers under idempotency keys are kept for `keys_s`, at most `keys` of them: who sends
+    a request again after that submits twice.
     """
 
     history_s: float = 30 * DAY_S
@@ -25,6 +28,11 @@ class Retention:
     round_bytes: int = 512 * MIB
     keys_s: float = 7 * DAY_S
     keys: int = 1_000_000
+
+    @property
+    def room_bytes(self) -> int:
+        """What a store takes at most, whatever happens; to it come the saved state and what was appended since."""
+        return self.history_bytes + self.round_bytes + self.keys * KEY_BYTES
 
     def __post_init__(self) -> None:
         for field in fields(self):

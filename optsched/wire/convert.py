@@ -7,7 +7,7 @@ Both have the same names, so one walk over a message's description does it. What
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
@@ -51,7 +51,7 @@ def _prefix(enum: EnumDescriptor) -> str:
 def _plain_field(field: FieldDescriptor, value: object) -> object:
     if _is_map(field):
         assert isinstance(value, Mapping)
-        of_value = field.message_type.fields_by_name["value"]
+        of_value = _value_of(field)
         return {key: _plain_one(of_value, each) for key, each in value.items()}
     if field.is_repeated:
         return [_plain_one(field, each) for each in value]  # type: ignore[attr-defined]
@@ -71,6 +71,12 @@ def _is_map(field: FieldDescriptor) -> bool:
     return field.message_type is not None and field.message_type.GetOptions().map_entry
 
 
+def _value_of(field: FieldDescriptor) -> FieldDescriptor:
+    """Return what the values of a map are."""
+    assert field.message_type is not None, "a map is of messages"
+    return field.message_type.fields_by_name["value"]
+
+
 def _fill(message: Message, plain: Mapping[str, object]) -> None:
     change = _OUT.get(message.DESCRIPTOR.name)
     for key, value in (plain if change is None else change(dict(plain))).items():
@@ -78,14 +84,14 @@ def _fill(message: Message, plain: Mapping[str, object]) -> None:
         if field is None:
             raise InternalError(f"{message.DESCRIPTOR.name} has no field {key}")
         if value is not None:
-            _set(message, field, value)
+            _set(message, cast("FieldDescriptor", field), value)
 
 
 def _set(message: Message, field: FieldDescriptor, value: object) -> None:
-    inside = getattr(message, field.name) if field.is_repeated or field.message_type is not None else None
+    inside: Any = getattr(message, field.name) if field.is_repeated or field.message_type is not None else None
     if _is_map(field):
         assert isinstance(value, Mapping)
-        inside.update({key: _number(field.message_type.fields_by_name["value"], each) for key, each in value.items()})
+        inside.update({key: _number(_value_of(field), each) for key, each in value.items()})
     elif field.is_repeated:
         assert isinstance(value, list | tuple)
         for each in value:

@@ -30,7 +30,7 @@ from optsched.values.job import JobState
 from optsched.wire.v1 import agent_pb2 as wire
 from optsched.wire.v1 import agent_pb2_grpc, cluster_pb2_grpc, scheduler_pb2_grpc, types_pb2
 
-LONGEST_S = 60.0
+LONGEST_S = 20.0
 """A test that takes longer hangs: every condition comes within a second or so."""
 
 QUICK: dict[str, object] = {
@@ -40,6 +40,8 @@ QUICK: dict[str, object] = {
     "round_gap_s": 0.001,
     "tick_s": 0.01,
     "heartbeat_s": 0.5,
+    # Tests set the clock forward; those about leases say how long one lasts.
+    "lease_s": 86_400.0,
     "shutdown_s": 1.0,
 }
 
@@ -85,6 +87,13 @@ class Served:
 
         return await self.until(there)
 
+    def told(self) -> str:
+        """How things stand, for who waits in vain."""
+        jobs = [f"{each.id} {each.state.value} {each.reason} {each.stop}" for each in self.state.jobs.values()]
+        heard = [f"{each.node} heard {[m.WhichOneof('body') for m in each.heard]}" for each in self.agents]
+        now = f"now {self.now()}, state at {self.state.now}, due {self.state.due}, paused {self.state.paused!r}"
+        return "; ".join([now, *jobs, *heard])
+
     async def agent(self, node: str, **spec: Any) -> FakeAgent:
         """An agent that has registered, and answers everything at once."""
         made = FakeAgent(self, node, spec=types_pb2.NodeSpec(id=node, **({"gpus": 8} | spec)))
@@ -120,6 +129,7 @@ class FakeAgent:
     call: Any = None
     _reader: asyncio.Task[None] | None = None
     _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def open(self) -> Any:
         """Connect, register, and return the first answer."""
@@ -129,7 +139,12 @@ class FakeAgent:
         name = self.agent or f"agent-of-{self.node}"
         await self.say(
             register=wire.Register(
-                node=self.node, agent=name, session=self.session, spec=self.spec, address=f"{self.node}.test", held=phases
+                node=self.node,
+                agent=name,
+                session=self.session,
+                spec=self.spec,
+                address=f"{self.node}.test",
+                held=phases,
             )
         )
         return await self.call.read()
@@ -143,9 +158,11 @@ class FakeAgent:
         self.served.agents.append(self)
 
     async def say(self, **body: Any) -> int:
-        self.sequence += 1
-        await self.call.write(wire.AgentMessage(sequence=self.sequence, **body))
-        return self.sequence
+        async with self._writing:
+            self.sequence += 1
+            sequence = self.sequence
+            await self.call.write(wire.AgentMessage(sequence=sequence, **body))
+            return sequence
 
     async def report(self, job: str, run: int, outcome: int, **more: Any) -> int:
         more.setdefault("epoch", self.epoch)
@@ -206,7 +223,9 @@ class FakeAgent:
 
 
 @asynccontextmanager
-async def serving(store: Store | None = None, runner: Runner | None = None, **settings: object) -> AsyncIterator[Served]:
+async def serving(
+    store: Store | None = None, runner: Runner | None = None, **settings: object
+) -> AsyncIterator[Served]:
     """A service that runs; it is stopped in order at the end."""
     now = JumpingNow()
     planner = ThreadRunner(RoundPlanner(PlanOptions(budget_s=5.0, deterministic_s=0.5, prove=1), StoppedClock()))
@@ -234,8 +253,12 @@ def served(**settings: object) -> Callable[[Callable[[Served], Awaitable[None]]]
         @functools.wraps(test)
         def run() -> None:
             async def whole() -> None:
-                async with asyncio.timeout(LONGEST_S), serving(**settings) as made:
-                    await test(made)
+                async with serving(**settings) as made:
+                    try:
+                        async with asyncio.timeout(LONGEST_S):
+                            await test(made)
+                    except TimeoutError:
+                        raise AssertionError(f"what was waited for never came; {made.told()}") from None
 
             asyncio.run(whole())
 
