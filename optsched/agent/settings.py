@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from optsched.errors import UsageError
 from optsched.files.fields import Absent, Id, NodeGpus, Strict, Text
 
 PREFIX = "OPTSCHED_AGENT_"
@@ -88,9 +89,11 @@ class Settings(Strict):
 
     @property
     def port_range(self) -> tuple[int, int]:
-        """The first and the last port."""
-        first, _, last = self.ports.partition("-")
-        return int(first), int(last)
+        """The first and the last port. Raises UsageError."""
+        first, last = (int(part) for part in self.ports.split("-"))
+        if not 0 < first <= last <= 65_535:
+            raise UsageError(f"ports: given {self.ports!r}; allowed: two ports from 1 to 65535, the smaller one first")
+        return first, last
 
 
 def pairs(text: str) -> dict[str, str]:

@@ -84,7 +84,7 @@ def test_a_node_serves_only_after_its_probe():
 
 
 def test_an_idle_node_that_fails_a_probe_of_its_own_is_suspected():
-    """Its agent tests it now and then, unasked; what it finds closes the node, and a pass that nobody waits for does not."""
+    """Its agent tests it now and then, unasked: a failure closes the node, a pass that nobody waits for is nothing."""
     cluster = Driven(snapshot(nodes("a", 8)))
     cluster.take(ev.Probed(NodeId("a")))
     assert cluster.node("a") == "up"
