@@ -7,6 +7,7 @@ import fcntl
 import json
 import logging
 import os
+import re
 import shutil
 import signal
 import sys
@@ -234,7 +235,7 @@ class Runtime:
 
     async def _sweep(self, run: Run) -> None:
         """End what a keeper left behind that was ended itself: all that carries the run's token."""
-        while found := _carriers(str(self.folder.run_folder(run.key))):
+        while found := carriers(str(self.folder.run_folder(run.key))):
             for pid in found:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
@@ -292,14 +293,14 @@ def _locked(path: Path) -> bool:
     return False
 
 
-def _carriers(token: str) -> list[int]:
-    """Return the processes that were started with a token: the folder of their run, which no other run has."""
-    wanted = f"{TOKEN}={token}\0".encode()
+def carriers(folder: str) -> list[int]:
+    """Return the processes that tasks of runs in or below a folder are, or have started."""
+    wanted = re.compile(re.escape(f"{TOKEN}={folder}".encode()) + rb"[\0/]")
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
             with suppress(OSError):
-                if wanted in Path("/proc", name, "environ").read_bytes():
+                if wanted.search(Path("/proc", name, "environ").read_bytes()):
                     found.append(int(name))
     return found
 
