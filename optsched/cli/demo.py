@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     import tempfile
     import time
 
-    from optsched.cli.demo_cluster import DemoFailed, demo_cluster
+    from optsched.cli.demo_cluster import DemoFailed, demo_cluster, left
     from optsched.cli.terminal import say
 
     began = time.monotonic()
@@ -54,19 +54,12 @@ def run(args: argparse.Namespace) -> int:
             shown = asyncio.run(whole(Path(name)))
         except TimeoutError:
             raise DemoFailed(f"the demo took longer than {LONGEST_S:g} s") from None
-        left = _left(Path(name))
-    if left:
-        raise DemoFailed(f"{left} processes are left")
+        if remaining := left(Path(name)):
+            raise DemoFailed(f"{len(remaining)} processes are left")
     say("\nWhat was shown, and checked:")
     for line in (*shown, "nothing is left: no process, no file"):
         say(f"  - {line}")
     return 0
-
-
-def _left(folder: Path) -> int:
-    from optsched.agent.runtime import carriers
-
-    return len(carriers(str(folder)))
 
 
 def example_job() -> Path:

@@ -185,11 +185,24 @@ class DemoCluster:
         await ended(self.nodes.values())
         if self._scheduler is not None:
             await ended([self._scheduler])
-        while found := carriers(str(self.folder)):
-            for pid in found:
+        while left(self.folder):
+            for pid in carriers(str(self.folder)):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+            # Keepers end by themselves once they have nothing to keep.
             await asyncio.sleep(0.02)
+
+
+def left(folder: Path) -> list[int]:
+    """Return all processes of a cluster that are there: scheduler, agents, keepers, tasks and what those started."""
+    found = set(carriers(str(folder)))
+    wanted = os.fsencode(str(folder))
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with suppress(OSError):
+                if wanted in Path("/proc", name, "cmdline").read_bytes():
+                    found.add(int(name))
+    return sorted(found)
 
 
 async def ended(processes: Iterable[asyncio.subprocess.Process], patience_s: float = 10.0) -> None:
