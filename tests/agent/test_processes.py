@@ -16,7 +16,6 @@ from optsched.wire.v1 import agent_pb2 as wire
 from tests.agent.agents import agent, carriers, log_of, run, script
 from tests.agent.scheduler import scheduler
 
-READY = "open('{flag}', 'w').close()"
 DEAF = """
 import signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -32,11 +31,6 @@ signal.signal(signal.SIGTERM, stop)
 open(sys.argv[1], 'w').close()
 signal.pause()
 """
-
-
-async def written(s: object, path: Path) -> None:
-    """Wait until a task has made a file: it says so by its own reports, which reach the scheduler as a checkpoint."""
-    assert path.exists(), s
 
 
 def test_a_run_from_reserve_to_released(tmp_path: Path) -> None:
@@ -329,6 +323,40 @@ def test_an_agent_that_is_root_runs_a_job_as_its_user(tmp_path: Path) -> None:
         run(story())
     finally:
         shutil.rmtree(folder)
+
+
+GROUPS = Path("/sys/fs/cgroup/unified" if Path("/sys/fs/cgroup/unified").is_dir() else "/sys/fs/cgroup")
+
+
+@pytest.mark.skipif(
+    not (GROUPS / "cgroup.procs").exists() or not os.access(GROUPS, os.W_OK),
+    reason="no cgroup v2 that may be written to",
+)
+def test_where_the_kernel_lets_it_a_run_has_a_control_group_of_its_own(tmp_path: Path) -> None:
+    """Its tasks are in it, and it is gone with the run."""
+    node = f"test-{os.getpid()}"
+
+    async def story() -> None:
+        async with scheduler() as s, agent(tmp_path / "a", s.port, node=node, cgroup=str(GROUPS)):
+            await s.connected()
+            await s.run("train", 1, script("print(open('/proc/self/cgroup').read(), flush=True); " + HANG))
+            await s.until(lambda: s.bodies("checkpoint"))
+            assert f"/optsched-{node}/train.1\n" in log_of(tmp_path / "a", "train")
+            assert (GROUPS / f"optsched-{node}" / "train.1").is_dir()
+            s.kill("train")
+            await s.report("train", 1, wire.OUTCOME_RELEASED)
+            # Once that is acknowledged the run is cleared away; what is asked next is done after that.
+            s.reserve("next")
+            await s.report("next", 1, wire.OUTCOME_RESERVED)
+            assert not (GROUPS / f"optsched-{node}" / "train.1").exists()
+
+    try:
+        run(story())
+    finally:
+        (GROUPS / f"optsched-{node}").rmdir()
+
+
+HANG = REPORT.format(name="ready") + "; import signal; signal.pause()"
 
 
 def test_signals_have_names_that_people_know() -> None:

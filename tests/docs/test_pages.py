@@ -25,7 +25,7 @@ from tests.docs.pages import (
 )
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-SHELL = re.compile(r"^(echo .+|make( PYTHON=\S+)?( [a-z]+)?|\. \.venv/bin/activate|pip install \.)$")
+SHELL = re.compile(r"^(echo .+|optsched .+|make( PYTHON=\S+)?( [a-z]+)?|\. \.venv/bin/activate|pip install \.)$")
 CONSOLES = [
     pytest.param(page, block, id=f"{name_of(page)}:{block.line}")
     for page in PAGES
