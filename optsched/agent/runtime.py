@@ -20,8 +20,8 @@ from optsched.agent import messages as m
 from optsched.agent.accounts import Account, NoAccount, account_of
 from optsched.agent.environment import environment_of
 from optsched.agent.limits import Limits
-from optsched.agent.statefile import StateFolder, put, read_json
-from optsched.agent.values import Key, Outcome, Phase, Run, RunEnd, StartSpec, TaskEnd
+from optsched.agent.statefile import StateFolder, passable, put, read_json
+from optsched.agent.values import Key, Outcome, Phase, Run, RunEnd, StartSpec, Task, TaskEnd
 
 log = logging.getLogger(__name__)
 
@@ -124,22 +124,13 @@ class Runtime:
         """Write what the keeper needs, and take its lock. Raises OSError."""
         folder = self.folder.run_folder(run.key)
         shutil.rmtree(folder, ignore_errors=True)
-        folder.parent.mkdir(exist_ok=True, mode=0o711)
-        folder.mkdir(mode=0o711)
+        for each in (folder.parent, folder):
+            passable(each)
         reports = folder / "reports.jsonl"
         reports.touch(mode=0o600)
         if account.change:
             os.chown(reports, account.uid, account.gid)
-        outer = dict(os.environ) | {"HOME": account.home, "SHELL": account.shell}
-        tasks = []
-        for task in spec.tasks:
-            found = environment_of(run.key, spec, task, self.node, str(reports), outer)
-            found = {"HOME": account.home, "SHELL": account.shell, "USER": account.name} | found | {TOKEN: str(folder)}
-            out, err = (self.folder.log_file(run.key, task.rank, stream) for stream in ("out", "err"))
-            out.parent.mkdir(parents=True, exist_ok=True, mode=0o711)
-            cwd = spec.working_directory or (account.home if os.path.isdir(account.home) else "/")
-            each = {"rank": task.rank, "argv": list(spec.command), "env": found, "cwd": cwd}
-            tasks.append(each | {"stdout": str(out), "stderr": str(err)})
+        tasks = [self._task(run.key, spec, task, account, folder) for task in spec.tasks]
         plain: dict[str, object] = {
             "boot": _boot(),
             "tasks": tasks,
@@ -151,6 +142,21 @@ class Runtime:
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return folder, lock
+
+    def _task(self, key: Key, spec: StartSpec, task: Task, account: Account, folder: Path) -> dict[str, object]:
+        """Return a task as its keeper needs it, and make the folder of its logs. Raises OSError."""
+        found = environment_of(key, spec, task, self.node, str(folder / "reports.jsonl"), os.environ)
+        own = {"HOME": account.home, "SHELL": account.shell, "USER": account.name}
+        out, err = (self.folder.log_file(key, task.rank, stream) for stream in ("out", "err"))
+        out.parent.mkdir(parents=True, exist_ok=True)
+        return {
+            "rank": task.rank,
+            "argv": list(spec.command),
+            "env": own | found | {TOKEN: str(folder)},
+            "cwd": spec.working_directory or (account.home if os.path.isdir(account.home) else "/"),
+            "stdout": str(out),
+            "stderr": str(err),
+        }
 
     async def _begin(self, run: Run, folder: Path, lock: int) -> None:
         """Start the keeper, hear from it how the start went, and watch it to its end. Raises OSError."""

@@ -61,10 +61,9 @@ class StateFolder:
         The number of this start is larger than any before, and at least the instant in milliseconds, so that it grows
         even where the folder was lost. Raises StoreInUse, StoreDamaged or OSError.
         """
-        # Others may pass through to their own files; nobody may list it.
-        self.path.mkdir(parents=True, exist_ok=True, mode=0o711)
-        for name in ("runs", "logs"):
-            (self.path / name).mkdir(exist_ok=True, mode=0o711)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        for folder in (self.path, self.path / "runs", self.path / "logs"):
+            passable(folder)
         lock = os.open(self.path / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -129,6 +128,12 @@ class StateFolder:
 
 def _only(outbox: Sequence[Pending], kind: type[T]) -> tuple[T, ...]:
     return tuple(each for each in outbox if isinstance(each, kind))
+
+
+def passable(folder: Path) -> None:
+    """Make a folder that others may pass through to their own files, whatever the umask; nobody may list it."""
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o711)
 
 
 def put(path: Path, data: bytes) -> None:

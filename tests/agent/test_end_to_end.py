@@ -74,6 +74,20 @@ def test_a_gang_over_two_nodes_is_preempted_goes_on_from_where_it_stopped_and_en
     run(story())
 
 
+def test_of_two_agents_of_one_node_the_one_that_started_later_is_served(tmp_path: Path) -> None:
+    """Each has a folder of its own. The first ends with the reason, and leaves what runs alone."""
+
+    async def story() -> None:
+        async with cluster(tmp_path, "n1") as (it, agents):
+            port = int(it.service.grpc_address.rpartition(":")[2])
+            async with agent(tmp_path / "other", port, node="n1"):
+                assert await agents["n1"].ended() == 1
+                assert "a newer agent is served for this node" in agents["n1"].said
+                assert it.state.nodes[NodeId("n1")].session > 0
+
+    run(story())
+
+
 def first_line(folder: Path, run: int) -> str:
     for rank in (0, 1):
         if (folder / "logs" / "low" / str(run) / f"rank-{rank}.out").exists():
