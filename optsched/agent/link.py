@@ -6,6 +6,7 @@ import asyncio
 import enum
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -191,10 +192,10 @@ class Link:
                 if loop.time() >= next_beat:
                     next_beat = loop.time() + stream.beat_s
                     await self._write(call, stream, wire.AgentMessage(heartbeat=self.beat()))
-                try:
-                    await asyncio.wait_for(self._news.wait(), max(0.0, next_beat - loop.time()))
-                except TimeoutError:
-                    continue
+                # Not wait_for, which may lose a cancellation that comes together with news.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(next_beat):
+                        await self._news.wait()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             call.cancel()
 

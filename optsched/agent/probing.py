@@ -47,7 +47,8 @@ async def probe(command: Sequence[str], gpus: Sequence[int], limit_s: float) -> 
     except OSError as error:
         return False, f"the probe cannot be run: {error}"
     try:
-        output, _ = await asyncio.wait_for(process.communicate(), limit_s)
+        async with asyncio.timeout(limit_s):
+            output, _ = await process.communicate()
     except TimeoutError:
         return False, f"the probe took longer than {limit_s:g} s"
     finally:

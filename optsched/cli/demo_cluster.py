@@ -212,7 +212,8 @@ async def ended(processes: Iterable[asyncio.subprocess.Process], patience_s: flo
         each.terminate()
     for each in processes:
         try:
-            await asyncio.wait_for(each.wait(), patience_s)
+            async with asyncio.timeout(patience_s):
+                await each.wait()
         except TimeoutError:
             each.kill()
             await each.wait()
