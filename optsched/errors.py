@@ -8,6 +8,8 @@ OptschedError
 │   ├── NotKnown        it names what does not exist
 │   ├── Taken           it names what exists with another content
 │   ├── Outdated        it was made for a version that is no longer in force
+│   ├── NotNamed        it does not say, or not credibly, who asks
+│   ├── NotAllowed      who asks may not ask that
 │   ├── Busy            there is more to do than is taken in; to be tried again after a while
 │   ├── NotLeading      this scheduler does not lead, or shuts down
 │   ├── TooSlow         its time ran out
@@ -80,6 +82,14 @@ class Taken(Refusal):
 
 class Outdated(Refusal):
     """A request states a version that is no longer the one in force, or asks for what is kept no longer."""
+
+
+class NotNamed(Refusal):
+    """Who asks has to say who it is, with a token or a certificate that is known."""
+
+
+class NotAllowed(Refusal):
+    """Who asks may not ask for that."""
 
 
 class Busy(Refusal):

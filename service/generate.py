@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import subprocess
 import sys
 import tempfile
 from importlib import resources
 from pathlib import Path
-
-from grpc_tools import protoc
 
 ROOT = Path(__file__).resolve().parent.parent
 PROTO = ROOT / "service" / "proto"
@@ -27,9 +26,13 @@ def names() -> list[str]:
 
 
 def compile_to(folder: Path, *options: str) -> None:
-    """Run the stock compiler on the contract. Raises SystemExit where it finds fault."""
+    """Run the stock compiler on the contract. Raises SystemExit where it finds fault.
+
+    In a process of its own: the compiler brings a Protobuf and an Abseil that do not go with those of others.
+    """
     common = str(resources.files("grpc_tools") / "_proto")
-    if protoc.main(["protoc", f"-I{PROTO}", f"-I{common}", *options, *names()]):
+    command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{PROTO}", f"-I{common}", *options, *names()]
+    if subprocess.run(command, check=False).returncode:
         raise SystemExit("the contract does not compile")
 
 

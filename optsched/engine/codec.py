@@ -98,21 +98,23 @@ def from_plain(data: object) -> object:
         return tuple([from_plain(entry) for entry in data])
     if not isinstance(data, dict):
         return data
+    name = data.get("$")
+    if name is not None:
+        given = {key: entry if type(entry) in _PLAIN else from_plain(entry) for key, entry in data.items()}
+        del given["$"]
+        return _type(name)(**given)
     if "$map" in data:
         return {from_plain(key): from_plain(entry) for key, entry in data["$map"]}
     if "$set" in data:
         return frozenset(from_plain(entry) for entry in data["$set"])
-    name = data.get("$enum") or data.get("$")
+    return _type(data.get("$enum"))(data["value"])
+
+
+def _type(name: object) -> type:
     kind = _BY_NAME.get(str(name))
     if kind is None:
         raise InternalError(f"stored data names {name}, which is unknown")
-    if "$enum" in data:
-        return kind(data["value"])
-    given = {}
-    for key, entry in data.items():
-        if key != "$":
-            given[key] = entry if type(entry) in _PLAIN else from_plain(entry)
-    return kind(**given)
+    return kind
 
 
 def encode(value: object) -> bytes:

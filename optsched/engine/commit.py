@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 
 from optsched.engine.commands import Kind
 from optsched.engine.draft import Draft
-from optsched.engine.events import Cause, Decided
+from optsched.engine.events import Cause, Decided, Waits
 from optsched.engine.places import claimed
 from optsched.engine.runs import stop_run
-from optsched.engine.state import Change, Claim, StopCause, goes_on
+from optsched.engine.state import Change, Claim, JobRecord, StopCause, goes_on
 from optsched.engine.tables import JobTrigger
 from optsched.planner.instants import moment_text
 from optsched.values.cluster import NodeState
 from optsched.values.ids import JobId, NodeId
 from optsched.values.job import JobState, Placement, gpus_on
-from optsched.values.plan import Move, Plan, Preemption, ReservedRoom
+from optsched.values.plan import Move, Plan, Preemption, ReservedRoom, Waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,14 +221,30 @@ def _remember(draft: Draft, plan: Plan) -> None:
             reason = f"refused: its start deadline cannot be met, the earliest start is {moment_text(start)}"
             draft.move(record, JobTrigger.REFUSE, reason=reason, unseen=False)
             draft.note(Kind.REFUSED, reason, record.id)
-        elif record.unseen or record.reason != waiting.detail:
-            record = replace(record, reason=waiting.detail, blocked_by=waiting.reason, unseen=False)
-            draft.put(record, quietly=True)
+        elif is_news(record, waiting):
+            _note_why(draft, record, waiting)
     before = {room.job: room for room in draft.before.reserved}
     for room in plan.reservations:
         old = before.get(room.job)
         if old is None or old.start_estimate_at != room.start_estimate_at or old.domain != room.domain:
             draft.note(Kind.RESERVED, _reserved(room, old), room.job)
+
+
+def is_news(record: JobRecord, waiting: Waiting) -> bool:
+    """Return whether a job is not known yet to wait for that."""
+    return record.unseen or record.reason != waiting.detail
+
+
+def _note_why(draft: Draft, record: JobRecord, waiting: Waiting) -> None:
+    draft.put(replace(record, reason=waiting.detail, blocked_by=waiting.reason, unseen=False), quietly=True)
+
+
+def waits(draft: Draft, event: Waits) -> None:
+    """Note why jobs wait, of those that still do."""
+    for waiting in event.queued:
+        record = draft.jobs.get(waiting.job)
+        if record is not None and record.state is JobState.QUEUED and is_news(record, waiting):
+            _note_why(draft, record, waiting)
 
 
 def _reserved(room: ReservedRoom, before: ReservedRoom | None) -> str:

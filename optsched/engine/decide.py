@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from optsched.engine.events import Cause, Decided
+from optsched.engine.commit import is_news
+from optsched.engine.events import Cause, Decided, Waits
+from optsched.engine.kept import kept_back
 from optsched.engine.places import barred_nodes, claimed, pick, stand_in, suits
 from optsched.engine.state import JobRecord, State
 from optsched.engine.view import snapshot_of
 from optsched.policy.victims import grace_s
 from optsched.values.ids import JobId, NodeId
 from optsched.values.job import JobState, Placement, gpus_on
-from optsched.values.plan import Move, Plan, Preemption, RoundInfo, Source, Start, Status
+from optsched.values.plan import Move, Plan, Preemption, RoundInfo, Source, Start, Status, Waiting
 from optsched.values.snapshot import Snapshot
+
+PART_ROWS = 500
+"""Rows about who waits that are taken in at once, in a few milliseconds."""
 
 Planner = Callable[[Snapshot], Plan]
 """What plans a round: the same snapshot gives the same plan."""
@@ -30,6 +35,24 @@ def decide(state: State, planner: Planner) -> Decided | None:
     plan, again = _planned(state, snapshot, planner)
     called = _called_in(state, snapshot, plan, planner)
     return called or Decided(plan, state.version, lent=_lent(plan), again=again)
+
+
+def in_parts(decided: Decided, state: State, most: int = PART_ROWS) -> tuple[Decided, tuple[Waits, ...]]:
+    """Return a decision on a state in parts that are quickly taken in: with `most` rows about who waits, then the rest.
+
+    What is no news of a job is left out. A job with a deadline that no round has seen yet stays with the decision: it
+    may be refused there.
+    """
+    first: list[Waiting] = []
+    later: list[Waiting] = []
+    for waiting in decided.plan.queued:
+        record = state.jobs.get(waiting.job)
+        if record is None or not is_news(record, waiting):
+            continue
+        judged = record.unseen and record.job.start_deadline_at is not None
+        (first if judged or len(first) < most else later).append(waiting)
+    parts = tuple(Waits(tuple(later[at : at + most])) for at in range(0, len(later), most))
+    return replace(decided, plan=replace(decided.plan, queued=tuple(first))), parts
 
 
 def _planned(state: State, snapshot: Snapshot, planner: Planner) -> tuple[Plan, bool]:
@@ -61,10 +84,15 @@ def _repair(state: State) -> Decided | None:
     """Return the restart of failed gangs on what is left of their nodes and a few others, None where none can be so."""
     starts: list[Start] = []
     held = claimed(state.nodes.keys(), state.jobs, state.claims)
+    barred = kept_back(state.jobs, state.ended)
     for record in state.jobs.values():
         if record.state is not JobState.QUEUED or record.rest is None or record.rest.until <= state.now:
             continue
-        if record.claim is not None or (record.not_before is not None and record.not_before > state.now):
+        if (
+            record.id in barred
+            or record.claim is not None
+            or (record.not_before is not None and record.not_before > state.now)
+        ):
             continue
         placement = _patched(state, record, held, _spoken_for(state, record))
         if placement is not None:

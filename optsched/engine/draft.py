@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from optsched.engine.commands import Command, Kind, Note, Verb
+from optsched.engine.records import Records
 from optsched.engine.state import Booking, Claim, JobRecord, NodeRecord, State, booking_of
 from optsched.engine.tables import ENDS, GOES_ON, JobTrigger, NodeTrigger, job_after, node_after
 from optsched.errors import InternalError
@@ -23,7 +24,7 @@ class Step:
 
 
 class Draft:
-    """A working copy of a state. Mappings are copied once, on their first change."""
+    """A working copy of a state. Its mappings are versions of those of the state, with what changed."""
 
     def __init__(self, state: State, now: float) -> None:
         self.before = state
@@ -97,31 +98,36 @@ class Draft:
     def put(self, record: JobRecord, *, quietly: bool = False) -> JobRecord:
         """Store a job; `quietly`: plans made before this are still good."""
         record = record if quietly else replace(record, changed=self.version)
+        self._tell_waiting(record)
         if record.state in ENDS and not record.booked_on:
             if record.id in self.jobs:
-                self.jobs = dict(self._jobs())
-                del self.jobs[record.id]
-            self.ended = {**self.ended, record.id: record}
+                self.jobs = Records.of(self.jobs).drop(record.id)
+            self.ended = Records.of(self.ended).put(record.id, record)
         else:
-            self._jobs()[record.id] = record
+            self.jobs = Records.of(self.jobs).put(record.id, record)
         return record
 
-    def _jobs(self) -> dict[JobId, JobRecord]:
-        if self.jobs is self.before.jobs:
-            self.jobs = dict(self.jobs)
-        assert isinstance(self.jobs, dict)
-        return self.jobs
+    def _tell_waiting(self, record: JobRecord) -> None:
+        """Look again where a job has come further for which others wait."""
+        awaited = self.get("awaited")
+        assert isinstance(awaited, frozenset)
+        if record.id not in awaited:
+            return
+        old = self.record(record.id)
+        if old is None or old.state is not record.state:
+            self.due = True
+        if record.state in ENDS:
+            self.set(awaited=awaited - {record.id})
 
     def put_node(self, record: NodeRecord, *, quietly: bool = False) -> None:
         """Store a node; `quietly`: plans made before this are still good."""
-        if self.nodes is self.before.nodes:
-            self.nodes = dict(self.nodes)
-        assert isinstance(self.nodes, dict)
-        self.nodes[record.node.id] = record if quietly else replace(record, changed=self.version)
+        changed = record if quietly else replace(record, changed=self.version)
+        self.nodes = Records.of(self.nodes).put(record.node.id, changed)
 
     def drop_node(self, node: NodeId) -> None:
         """Forget a node."""
-        self.nodes = {name: record for name, record in self.nodes.items() if name != node}
+        if node in self.nodes:
+            self.nodes = Records.of(self.nodes).drop(node)
 
     def move(self, record: JobRecord, trigger: JobTrigger, **changes: object) -> JobRecord:
         """Take a job through its table, with further fields of its record."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from optsched.values.cluster import Node, Reservation
 from optsched.values.ids import JobId, NodeId, ReservationId
 from optsched.values.job import Job
-from optsched.values.plan import Plan
+from optsched.values.plan import Plan, Waiting
 from optsched.values.profile import Profile
 from optsched.values.team import Team
 
@@ -40,11 +40,57 @@ class Outcome(enum.Enum):
 # Requests
 
 
+class Condition(enum.Enum):
+    """How far a job has to have come before one that waits for it may start."""
+
+    COMPLETED = "completed"
+    """All its tasks ended well."""
+    ENDED = "ended"
+    """It has ended, however."""
+    STARTED = "started"
+    """All its tasks have worked once."""
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """A job that another one waits for."""
+
+    job: JobId
+    condition: Condition = Condition.COMPLETED
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A job's place in an array; at most `most` members hold GPUs at a time (0: as many as there are)."""
+
+    id: JobId
+    index: int
+    most: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """A job is submitted; the same job again changes nothing."""
+    """A job is submitted; the same job again changes nothing. `held`: it does not start before it is released."""
 
     job: Job
+    held: bool = False
+    after: tuple[After, ...] = ()
+    array: Member | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A queued job is kept from starting."""
+
+    job: JobId
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unhold:
+    """A job that is held may start."""
+
+    job: JobId
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +327,13 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
+class Waits:
+    """Why jobs wait: the rest of what a decision says of that."""
+
+    queued: tuple[Waiting, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
@@ -294,6 +347,8 @@ class Lead:
 
 Event = (
     Submit
+    | Hold
+    | Unhold
     | Cancel
     | Update
     | Preempt
@@ -319,6 +374,7 @@ Event = (
     | Drain
     | Uncordon
     | Decided
+    | Waits
     | Tick
     | Lead
 )

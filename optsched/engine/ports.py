@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -66,8 +66,8 @@ class Store(Protocol):
         """
         ...
 
-    def known_key(self, key: str) -> bytes | None:
-        """Return the answer that was given under a key, None for one that is not known or kept no longer."""
+    def known_keys(self, wanted: Collection[str]) -> Mapping[str, bytes]:
+        """Return the answers that were given under keys, by key; those not known or kept no longer are left out."""
         ...
 
     def save_state(self, sequence: int, state: bytes) -> None:
@@ -79,7 +79,10 @@ class Store(Protocol):
         ...
 
     def add_round(self, record: RoundRecord) -> None:
-        """Store a round, its plan included; durable. Raises as `append` does; InternalError for no later number."""
+        """Store a round, its plan included; durable. The oldest go as the retention says, plans first.
+
+        Raises as `append` does; InternalError for no later number.
+        """
         ...
 
     def rounds(self, before: int | None, limit: int) -> list[RoundRecord]:

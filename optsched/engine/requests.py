@@ -39,6 +39,9 @@ def submit(draft: Draft, event: events.Submit) -> None:
         tokens=0.0 if bucket is None else bucket.burst,
         tokens_at=draft.now,
         unseen=True,
+        held="" if event.held else None,
+        after=event.after,
+        array=event.array,
     )
     deadline = job.start_deadline_at
     if deadline is not None and deadline <= draft.now:
@@ -47,6 +50,11 @@ def submit(draft: Draft, event: events.Submit) -> None:
         draft.note(Kind.REFUSED, reason, job.id)
         return
     draft.put(record)
+    awaited = [each.job for each in event.after if each.job in draft.jobs]
+    if awaited:
+        known = draft.get("awaited")
+        assert isinstance(known, frozenset)
+        draft.set(awaited=known | frozenset(awaited))
     draft.due = True
     draft.note(Kind.SUBMITTED, f"submitted by team {job.team}: {job.gpus} GPUs", job.id)
 

@@ -6,6 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from optsched.engine.events import After, Member
 from optsched.engine.settings import Settings
 from optsched.engine.tables import GOES_ON
 from optsched.values.cluster import Cluster, Node, NodeState, Reservation
@@ -139,6 +140,7 @@ class JobRecord:
     stop or failure puts it before its equals. `unseen`: no round has looked at it yet. Not started before
     `not_before`; not on the nodes in `avoid` before the instant given. `on_call` names the jobs whose hold it was let
     into, and which may stop it. `never_began` are the runs that were given up before any agent was asked to start them.
+    `held` says why somebody keeps it from starting (None: nobody does), `after` names the jobs that it waits for.
     """
 
     job: Job
@@ -169,6 +171,9 @@ class JobRecord:
     never_began: frozenset[int] = frozenset()
     checkpoints: tuple[Saved, ...] = ()
     restored: str | None = None
+    held: str | None = None
+    after: tuple[After, ...] = ()
+    array: Member | None = None
 
     @property
     def id(self) -> JobId:
@@ -189,6 +194,7 @@ class State:
     jobs with a claim, in order. `rules_changed` is the version in which teams, profile, reservations or the set of
     nodes last changed, `settled` that in which the last round was put into force. `due` tells that a decision may find
     something to do, `raised` is the version in which that was last found. `paused` says why nothing starts.
+    `awaited` are the jobs that others wait for, as long as more may become of them.
     `left` is, by team, the version in which a run of it last came to its end: what others may take is less since then.
     `stopped` are (instant, GPUs) of the last hour's preemptions. `history` are the ratios of real to stated run time.
     """
@@ -211,6 +217,7 @@ class State:
     raised: int = 0
     paused: str = ""
     reserved: tuple[ReservedRoom, ...] = ()
+    awaited: frozenset[JobId] = frozenset()
     stopped: tuple[tuple[float, int], ...] = ()
     left: Mapping[TeamId, int] = field(default_factory=dict)
     history: Mapping[tuple[TeamId, UserId], tuple[float, ...]] = field(default_factory=dict)

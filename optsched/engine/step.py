@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from optsched.engine import events, health, reports, requests, timers
+from optsched.engine import events, health, kept, reports, requests, timers
 from optsched.engine.commands import Command, Kind, Note, Verb
-from optsched.engine.commit import commit
+from optsched.engine.commit import commit, waits
 from optsched.engine.draft import Draft, Step
 from optsched.engine.launch import promote
 from optsched.engine.runs import nodes_of_run
@@ -89,6 +89,8 @@ def _handlers() -> dict[type, Callable[[Draft, object], None]]:
         table[kind] = handler  # type: ignore[assignment]
 
     on(events.Submit, requests.submit)
+    on(events.Hold, kept.hold)
+    on(events.Unhold, kept.release)
     on(events.Cancel, lambda draft, event: requests.withdraw(draft, event.job))
     on(events.Update, requests.update)
     on(events.Preempt, requests.preempt)
@@ -114,6 +116,7 @@ def _handlers() -> dict[type, Callable[[Draft, object], None]]:
     on(events.Drain, lambda draft, event: health.close(draft, event.node, NodeTrigger.DRAIN, event.reason))
     on(events.Uncordon, lambda draft, event: health.close(draft, event.node, NodeTrigger.UNCORDON, ""))
     on(events.Decided, commit)
+    on(events.Waits, waits)
     on(events.Tick, lambda draft, event: timers.tick(draft))
     on(events.Lead, lambda draft, event: lead(draft, event.epoch))
     return table

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 
 from optsched.engine.commands import Kind, Verb
 from optsched.engine.draft import Draft
 from optsched.engine.health import leases
 from optsched.engine.launch import overdue
+from optsched.engine.records import Records
 from optsched.engine.runs import ask, nodes_of_run, stop_run
 from optsched.engine.state import JobRecord, State, StopCause, tokens_at
 from optsched.planner.instants import moment_text
 from optsched.policy.victims import estimated_end, grace_s
 from optsched.values.cluster import Reservation, ReservationKind
+from optsched.values.ids import JobId
 from optsched.values.job import JobState
 from optsched.values.profile import Profile
 
@@ -84,14 +87,47 @@ def _give_back(draft: Draft) -> None:
 # When to look again
 
 
-def next_wake(state: State) -> float | None:
+class Dutiful:
+    """The jobs that time alone may change, looked for anew only where something has changed since it was last asked."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Mapping[JobId, JobRecord], tuple[JobRecord, ...]]] = {}
+
+    def of(self, jobs: Mapping[JobId, JobRecord]) -> Iterator[JobRecord]:
+        """Yield those of some jobs that have a duty, or run."""
+        there: dict[int, tuple[Mapping[JobId, JobRecord], tuple[JobRecord, ...]]] = {}
+        for chunk in Records.of(jobs).chunks():
+            found = self._known.get(id(chunk))
+            if found is None or found[0] is not chunk:
+                found = (chunk, tuple(record for record in chunk.values() if _has_duty(record)))
+            there[id(chunk)] = found
+        self._known = there
+        for _, records in there.values():
+            yield from records
+
+
+def _has_duty(record: JobRecord) -> bool:
+    if record.state is not JobState.QUEUED:
+        return True
+    waits = record.not_before is not None or record.rest is not None or record.job.start_deadline_at is not None
+    return waits or record.launch is not None or record.stop is not None
+
+
+def next_wake(state: State, dutiful: Dutiful | None = None) -> float | None:
     """Return the next instant after now at which time alone may change something, None where there is none.
 
-    What is only worth a new round, and no duty to anybody, is put off to a whole `round_every_s`.
+    What is only worth a new round, and no duty to anybody, is put off to a whole `round_every_s`. `dutiful` is what was
+    found out the last time that it was asked.
     """
-    hard = min((at for at in _duties(state) if at > state.now), default=math.inf)
+    hard = min((at for at in _duties(state, dutiful or Dutiful()) if at > state.now), default=math.inf)
     every = state.settings.round_every_s
-    soft = min((at for at in _chances(state) if at > state.now), default=math.inf)
+    soft, soonest = math.inf, (math.floor(state.now / every) + 1) * every
+    for at in _chances(state):
+        if at > state.now:
+            soft = min(soft, at)
+            # Nothing comes before the next whole one: with many that wait it is nearly always that.
+            if soft <= soonest:
+                break
     if soft < math.inf:
         soft = math.ceil(soft / every) * every
         soft = soft if soft > state.now else soft + every
@@ -99,7 +135,7 @@ def next_wake(state: State) -> float | None:
     return None if math.isinf(found) else found
 
 
-def _duties(state: State) -> Iterator[float]:
+def _duties(state: State, dutiful: Dutiful) -> Iterator[float]:
     """Yield the instants at which something has to be done, or something that was kept back is not any more."""
     settings, profile = state.settings, state.profile
     for node in state.nodes.values():
@@ -112,7 +148,7 @@ def _duties(state: State) -> Iterator[float]:
     for entry in state.reservations.values():
         yield entry.start_at
         yield entry.end_at
-    for record in state.jobs.values():
+    for record in dutiful.of(state.jobs):
         if record.launch is not None:
             limit = settings.reserve_timeout_s if record.launch.reserving else settings.start_timeout_s
             yield record.launch.since + limit
@@ -141,15 +177,16 @@ def _of_waiting(record: JobRecord, profile: Profile) -> Iterator[float]:
 
 def _chances(state: State) -> Iterator[float]:
     """Yield the instants from which a round may find what the last one could not, while anybody waits."""
-    waiting = [record for record in state.jobs.values() if record.state is JobState.QUEUED and record.claim is None]
-    if not waiting:
+    waiting = (record for record in state.jobs.values() if record.state is JobState.QUEUED and record.claim is None)
+    first = next(waiting, None)
+    if first is None:
         return
     profile, now = state.profile, state.now
     for room in state.reserved:
         if room.start_estimate_at is not None:
             yield room.start_estimate_at
             yield room.start_estimate_at - profile.hold_horizon_s
-    for record in waiting:
+    for record in chain((first,), waiting):
         submitted = record.job.submitted_at
         yield submitted + profile.starve_after_s
         waited = max(0.0, now - submitted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from optsched.engine.kept import kept_back
 from optsched.engine.state import Booking, Claim, JobRecord, NodeRecord, State, booking_of, goes_on, tokens_at
 from optsched.policy.victims import grace_s
 from optsched.values.ids import JobId, NodeId, TeamId, UserId
@@ -31,6 +32,7 @@ def snapshot_of(state: State) -> Snapshot:
     late: set[JobId] = set()
     profile, now = state.profile, state.now
     ratios = _ratios(state)
+    barred = kept_back(state.jobs, state.ended)
     for record in state.jobs.values():
         if record.claim is not None:
             jobs.append(_placed(record, record.claim, now))
@@ -40,7 +42,7 @@ def snapshot_of(state: State) -> Snapshot:
             if record.rest is not None and record.rest.until > now:
                 gpus = {node: count for node, count in record.rest.gpus.items() if node in state.nodes}
                 kept.append(Kept(record.id, gpus, record.rest.until))
-            if record.not_before is not None and record.not_before > now:
+            if record.id in barred or (record.not_before is not None and record.not_before > now):
                 continue
             job = _avoiding(record, state)
             if tokens_at(record, now, profile) < 1.0:

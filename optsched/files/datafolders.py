@@ -30,6 +30,8 @@ def shipped_names(kind: str) -> tuple[str, ...]:
 
 def shipped_file(kind: str, name: str) -> Path | None:
     """Return the file of `kind` that goes by `name`, or None."""
+    if name not in shipped_names(kind):
+        return None
     folder = data_folder(kind)
     return next((path for suffix in SUFFIXES if (path := folder / (name + suffix)).is_file()), None)
 

@@ -17,6 +17,7 @@ from optsched.engine.state import NodeRecord, State
 from optsched.errors import InputError, NotLeading, OptschedError, Outdated, UsageError
 from optsched.files.document import Document
 from optsched.files.report import Report, Scope
+from optsched.server.caller import Caller
 from optsched.server.checks import Rules, read_nodes
 from optsched.server.commands import Addresses, Gangs, message_of, outstanding
 from optsched.server.leader import Change, Leader, Prepared
@@ -54,6 +55,7 @@ class Agents:
     _beats: dict[NodeId, events.Heartbeat] = field(default_factory=dict)
     _steps: dict[tuple[str, int], dict[NodeId, float]] = field(default_factory=dict)
     _gangs: Gangs = field(default_factory=Gangs)
+    _told: dict[NodeId, float] = field(default_factory=dict)
     _addresses: Addresses = field(default_factory=Addresses)
 
     def __post_init__(self) -> None:
@@ -117,7 +119,7 @@ class Agents:
     # One stream
 
     async def connect(
-        self, incoming: AsyncIterator[wire.AgentMessage], peer: str
+        self, incoming: AsyncIterator[wire.AgentMessage], peer: str, caller: Caller
     ) -> AsyncIterator[wire.SchedulerMessage]:
         """Serve one agent's stream: yield what it is sent, until one of both ends it."""
         try:
@@ -128,6 +130,7 @@ class Agents:
             return
         if first.WhichOneof("body") != "register":
             raise UsageError("the first message of a stream is Register")
+        caller.check_node(first.register.node)
         found = await self._register(first.register, peer)
         if not isinstance(found, Session):
             yield found
@@ -340,7 +343,16 @@ class Agents:
             return Prepared(lambda after: word, (happened,))
 
         result, reason = await self.leader.tell(prepare)
+        if result != wire.ACK_RESULT_TAKEN:
+            self._tell_of(session, report.job, reason)
         session.send(ack(sequence, result, reason))
+
+    def _tell_of(self, session: Session, job: str, reason: str) -> None:
+        """Log that a report changed nothing, once a minute for each agent."""
+        now = self.leader.now()
+        if now >= self._told.get(session.node, 0.0) + 60.0:
+            self._told[session.node] = now
+            log.warning("a report changes nothing", extra={"node": session.node, "job": job, "why": reason})
 
     async def _checkpoint(self, session: Session, sequence: int, given: wire.Checkpoint) -> None:
         if not given.job or given.run < 1 or not given.age_s >= 0 or len(given.version) > 253:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from optsched.engine.state import State
-from optsched.errors import NotServed, Outdated
+from optsched.engine.events import After, Condition, Submit
+from optsched.engine.state import NodeRecord, State
+from optsched.errors import Outdated
 from optsched.files.clusters import build_node, check_node
 from optsched.files.document import Document
 from optsched.files.fields import Strict
@@ -18,7 +19,7 @@ from optsched.files.reservations import build_reservation
 from optsched.files.schema import JobIn, NodeIn, ReservationIn, TeamIn
 from optsched.files.teams import build_team, cycles, warn_of_quotas
 from optsched.files.validate import validate
-from optsched.server.asked import NOT_ASKED, JobAsked, NodeAsked
+from optsched.server.asked import NOT_ASKED, DependencyIn, JobAsked, NodeAsked
 from optsched.server.hints import apply_hints
 from optsched.values.cluster import Cluster, Node, Reservation
 from optsched.values.ids import JobId, NodeId, TeamId
@@ -45,6 +46,8 @@ class Rules:
     def __init__(self) -> None:
         self._version = -1
         self._known: Known | None = None
+        self._nodes: Mapping[NodeId, NodeRecord] = {}
+        self._healthy: Mapping[str, int] = {}
         self.cluster = Cluster(())
 
     def known(self, state: State, now: float) -> Known:
@@ -56,6 +59,16 @@ class Rules:
             about.set_cluster(self.cluster, set(state.nodes))
             self._known = about
         return replace(self._known, now=now, clock=Clock(), profile=state.profile, missing_types={})
+
+    def healthy(self, state: State) -> Mapping[str, int]:
+        """Return the healthy GPUs by type."""
+        if self._nodes is not state.nodes:
+            found: dict[str, int] = {}
+            for record in state.nodes.values():
+                kind = record.node.gpu_type
+                found[kind] = found.get(kind, 0) + record.node.healthy_gpus
+            self._nodes, self._healthy = state.nodes, found
+        return self._healthy
 
 
 def cluster_of(state: State) -> Cluster:
@@ -69,10 +82,11 @@ def check_version(state: State, expected: int) -> None:
         raise Outdated(f"expected_version is {expected}, version {state.rules_changed} is in force")
 
 
-def read_job(data: object, scope: Scope, rules: Rules, about: Known, team: str, job_id: str) -> Job | None:
-    """Return the job that a request describes; None where a fault was noted.
+def read_job(data: object, scope: Scope, rules: Rules, about: Known, team: str, job_id: str) -> Submit | None:
+    """Return the submission that a request describes; None where a fault was noted.
 
-    `team` and `job_id` are those of a request that states none. Raises NotServed for what this version has not.
+    `team` and `job_id` are those of a request that states none. Whether the jobs that it waits for are known is for the
+    caller to see.
     """
     before = scope.report.count
     if not isinstance(data, dict):
@@ -89,8 +103,6 @@ def read_job(data: object, scope: Scope, rules: Rules, about: Known, team: str, 
     }
     plain["id"] = plain.get("id") or job_id
     plain["team"] = plain.get("team") or team
-    if data.get("hold") or data.get("after"):
-        raise NotServed("jobs that are submitted held, or that wait for others, are not served by this version")
     if not plain["team"]:
         scope.fault("is missing", "a known team: none goes without saying here", "team")
         return None
@@ -98,13 +110,28 @@ def read_job(data: object, scope: Scope, rules: Rules, about: Known, team: str, 
     if scope.report.count > before:
         return None
     entry = validate(scope, JobIn, plain)
-    return None if entry is None else build_job(entry, scope, about)
+    job = None if entry is None else build_job(entry, scope, about)
+    if job is None:
+        return None
+    waits = _dependencies(data)
+    if any(each.job == job.id for each in waits):
+        scope.fault("a job cannot wait for itself", "the ids of other jobs", "after")
+        return None
+    return Submit(job, bool(data.get("hold")), waits)
 
 
-def warn_of_size(job: Job, state: State, scope: Scope) -> None:
+def _dependencies(data: Mapping[str, object]) -> tuple[After, ...]:
+    """Return what a job that has been checked waits for, each once."""
+    given = data.get("after") or []
+    assert isinstance(given, list), "the schema was checked"
+    found = [DependencyIn.model_validate(each) for each in given]
+    return tuple(dict.fromkeys(After(JobId(each.job), Condition(each.condition)) for each in found))
+
+
+def warn_of_size(job: Job, state: State, rules: Rules, scope: Scope) -> None:
     """Warn of a gang that is larger than the cluster: it waits, and is judged anew when nodes join."""
-    fits = [each.node for each in state.nodes.values() if not job.gpu_types or each.node.gpu_type in job.gpu_types]
-    healthy = sum(node.healthy_gpus for node in fits)
+    there = rules.healthy(state)
+    healthy = sum(gpus for kind, gpus in there.items() if not job.gpu_types or kind in job.gpu_types)
     if job.min_gpus > healthy:
         kinds = f" of type {', '.join(sorted(job.gpu_types))}" if job.gpu_types else ""
         text = f"job {job.id} can never start as things stand: it asks {job.min_gpus} GPUs, there are {healthy}{kinds}"

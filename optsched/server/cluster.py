@@ -33,8 +33,8 @@ from optsched.server.checks import (
     request,
 )
 from optsched.server.history import change_of
-from optsched.server.jobs import read_token, write_token
 from optsched.server.leader import Leader, Prepared
+from optsched.server.lists import read_token, write_token
 from optsched.server.shares import TeamShares, shares_of
 from optsched.server.views import gpus_by_team, node_view, reservation_view, team_view
 from optsched.topology.tree import build_tree

@@ -133,6 +133,7 @@ def _start(
         grace_period_s=grace_s(job, state.profile),
         cpus=cpus,
         memory_gb=memory_gb,
+        array_index=None if record.array is None else record.array.index,
     )
 
 

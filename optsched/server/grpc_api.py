@@ -9,14 +9,16 @@ from typing import Any
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from optsched.errors import InternalError, NotServed, OptschedError
+from optsched.errors import Fault, InputError, InternalError, NotServed, OptschedError
+from optsched.server.access import Gate, bearer_of
 from optsched.server.application import Answer, Application, Stream
 from optsched.server.caller import Caller
+from optsched.server.checks import Plain
 from optsched.wire.convert import to_message, to_plain
 from optsched.wire.status import answer_of, trailers_of
 from optsched.wire.v1 import agent_pb2, cluster_pb2, scheduler_pb2
@@ -56,8 +58,9 @@ def options(max_message_bytes: int = 16 * MIB, max_streams: int = 1000) -> list[
 class GrpcApi:
     """Binds an application to a server."""
 
-    def __init__(self, app: Application) -> None:
+    def __init__(self, app: Application, gate: Gate) -> None:
         self._app = app
+        self._gate = gate
         self._answers = app.answers()
         self._streams = app.streams()
         self.health = health.aio.HealthServicer()
@@ -82,23 +85,27 @@ class GrpcApi:
         name = f"{service.name}.{method.name}"
         taken = GetMessageClass(method.input_type)
         given = GetMessageClass(method.output_type)
-        how: dict[str, Any] = {"request_deserializer": taken.FromString, "response_serializer": given.SerializeToString}
+        how: dict[str, Any] = {"response_serializer": given.SerializeToString}
         if name == "Agent.Connect":
-            return grpc.stream_stream_rpc_method_handler(self._connect, **how)
+            return grpc.stream_stream_rpc_method_handler(self._connect, request_deserializer=taken.FromString, **how)
         if method.client_streaming:
-            return grpc.stream_stream_rpc_method_handler(_unserved_stream, **how)
+            return grpc.stream_stream_rpc_method_handler(_unserved(name, self._gate), **how)
+        # What comes in is read where a fault in it can be told.
         if method.server_streaming:
             stream = self._streams.get(name)
-            serve = _unserved_stream if stream is None else _streaming(name, stream, given)
+            serve = (
+                _unserved(name, self._gate) if stream is None else _streaming(name, stream, taken, given, self._gate)
+            )
             return grpc.unary_stream_rpc_method_handler(serve, **how)
         answer = self._answers.get(name)
-        return grpc.unary_unary_rpc_method_handler(_answering(name, answer, given), **how)
+        return grpc.unary_unary_rpc_method_handler(_answering(name, answer, taken, given, self._gate), **how)
 
     async def _connect(
         self, incoming: AsyncIterator[agent_pb2.AgentMessage], context: Context
     ) -> AsyncIterator[agent_pb2.SchedulerMessage]:
         try:
-            async for message in self._app.agents.connect(incoming, context.peer()):
+            caller = caller_of(context, "Agent.Connect", self._gate)
+            async for message in self._app.agents.connect(incoming, context.peer(), caller):
                 yield message
         except asyncio.CancelledError:
             raise
@@ -106,12 +113,13 @@ class GrpcApi:
             await _abort(context, "Agent.Connect", error)
 
 
-def _answering(name: str, answer: Answer | None, given: type[Message]) -> Any:
-    async def serve(message: Message, context: Context) -> Message:
+def _answering(name: str, answer: Answer | None, taken: type[Message], given: type[Message], gate: Gate) -> Any:
+    async def serve(data: bytes, context: Context) -> Message:
         try:
+            caller = caller_of(context, name, gate)
             if answer is None:
                 raise NotServed(f"{name} is not served by this version")
-            return to_message(given, await answer(to_plain(message), caller_of(context)))
+            return to_message(given, await answer(_read(taken, data), caller))
         except asyncio.CancelledError:
             raise
         except Exception as error:
@@ -121,11 +129,23 @@ def _answering(name: str, answer: Answer | None, given: type[Message]) -> Any:
     return serve
 
 
-def _streaming(name: str, stream: Stream, given: type[Message]) -> Any:
-    async def serve(message: Message, context: Context) -> AsyncIterator[Message]:
+def _streaming(name: str, stream: Stream, taken: type[Message], given: type[Message], gate: Gate) -> Any:
+    async def serve(data: bytes, context: Context) -> AsyncIterator[Message]:
         try:
-            async for row in stream(to_plain(message), caller_of(context)):
-                yield to_message(given, row)
+            caller = caller_of(context, name, gate)
+            rows = stream(_read(taken, data), caller)
+            # It watches from its first step on; then the caller may know that nothing is missed any more.
+            first = asyncio.ensure_future(anext(rows))
+            await asyncio.sleep(0)
+            await context.send_initial_metadata(())
+            try:
+                yield to_message(given, await first)
+                async for row in rows:
+                    yield to_message(given, row)
+            finally:
+                first.cancel()
+        except StopAsyncIteration:
+            return
         except asyncio.CancelledError:
             raise
         except Exception as error:
@@ -134,14 +154,37 @@ def _streaming(name: str, stream: Stream, given: type[Message]) -> Any:
     return serve
 
 
-async def _unserved_stream(message: object, context: Context) -> AsyncIterator[Message]:
-    await _abort(context, "stream", NotServed("not served by this version"))
-    yield  # type: ignore[misc]
+def _read(kind: type[Message], data: bytes) -> Plain:
+    """Return a request as plain data. Raises InputError for bytes that are none."""
+    try:
+        return to_plain(kind.FromString(data))
+    except DecodeError:
+        fault = Fault("request", None, "(message)", "cannot be read", f"a message {kind.DESCRIPTOR.full_name}")
+        raise InputError([fault]) from None
 
 
-def caller_of(context: Context) -> Caller:
-    """Return who calls: by address, as long as nobody has to say who it is."""
-    return Caller(name=context.peer())
+def _unserved(name: str, gate: Gate) -> Any:
+    async def serve(message: object, context: Context) -> AsyncIterator[Message]:
+        try:
+            caller_of(context, name, gate)
+            raise NotServed(f"{name} is not served by this version")
+        except OptschedError as error:
+            await _abort(context, name, error)
+        nothing: tuple[Message, ...] = ()
+        for each in nothing:
+            yield each
+
+    return serve
+
+
+def caller_of(context: Context, name: str, gate: Gate) -> Caller:
+    """Return who calls a method: by the token, or by the certificate. Raises what the gate raises."""
+    metadata = {str(key): value for key, value in context.invocation_metadata() or ()}
+    header = metadata.get("authorization")
+    bearer = bearer_of(header if isinstance(header, str) else None)
+    names = (context.auth_context() or {}).get("x509_common_name")
+    certificate = next(iter(names)).decode("utf-8", "replace") if names else None
+    return gate.enter(name, bearer, certificate, context.peer())
 
 
 async def _abort(context: Context, name: str, error: Exception) -> None:

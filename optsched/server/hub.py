@@ -18,8 +18,8 @@ from optsched.errors import Busy, Outdated
 from optsched.server import asked
 from optsched.server.caller import Caller
 from optsched.server.checks import Plain, request
-from optsched.server.jobs import all_jobs, matcher
 from optsched.server.leader import Change, Leader
+from optsched.server.lists import all_jobs, matcher
 from optsched.server.views import job_view
 from optsched.values.ids import JobId
 
@@ -118,7 +118,7 @@ class Hub:
     async def watch_jobs(self, data: Plain, caller: Caller) -> AsyncIterator[Plain]:
         """Yield jobs that match as they stand, then as they change."""
         asking, _ = request(asked.WatchJobsRequest, data)
-        matches, full = matcher(asking.filter), asking.view == "full"
+        matches, full = matcher(asking.filter, caller), asking.view == "full"
 
         def rows_of(change: Seen) -> Iterator[Plain]:
             for job in change.jobs:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar, cast
 
@@ -103,6 +103,7 @@ class Leader:
         self.now = now
         self.limits = limits or Limits()
         self.listeners: list[Listener] = []
+        self.saver: Callable[[], Awaitable[tuple[int, bytes]]] = self._bytes
         self.stopped = asyncio.Event()
         self._store = store
         self._inbox: asyncio.Queue[_Work | None] = asyncio.Queue(self.limits.inbox)
@@ -177,7 +178,8 @@ class Leader:
         await self.stopped.wait()
         if self._saving is not None:
             await self._saving
-        await self._save()
+        if self.sequence != self._saved:
+            await self._save(self._bytes)
 
     async def _batch(self) -> list[_Work] | None:
         """Return what waits, at least one piece; None once all is done after `close`."""
@@ -219,7 +221,7 @@ class Leader:
                     _fail(work, error)
         self._wake()
         if self.sequence - self._saved >= self.limits.save_every and (self._saving is None or self._saving.done()):
-            self._saving = asyncio.create_task(self._save())
+            self._saving = asyncio.create_task(self._save(self.saver))
 
     def _fold(self, batch: Sequence[_Work]) -> _Folded:
         now = self.now()
@@ -265,15 +267,18 @@ class Leader:
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
 
-    async def _save(self) -> None:
-        """Save the state as it stands; where that fails, the log has it all the same."""
+    async def _bytes(self) -> tuple[int, bytes]:
+        """Return the state as bytes, and the entry after which it stood so."""
         state, sequence = self.state, self.sequence
-        if sequence == self._saved:
-            return
+        return sequence, await asyncio.to_thread(save_bytes, state)
+
+    async def _save(self, saver: Callable[[], Awaitable[tuple[int, bytes]]]) -> None:
+        """Save a state; where that fails, the log has it all the same."""
         try:
-            await asyncio.to_thread(lambda: self._store.save_state(sequence, save_bytes(state)))
+            sequence, data = await saver()
+            await asyncio.to_thread(self._store.save_state, sequence, data)
             self._saved = sequence
-        except StoreError as error:
+        except (StoreError, InternalError) as error:
             log.error("the state could not be saved", extra={"error": str(error)})
 
 

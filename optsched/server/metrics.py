@@ -2,81 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.registry import Collector
 
 from optsched.engine.commands import Kind
 from optsched.engine.events import Decided
 from optsched.engine.ports import RoundRecord
-from optsched.engine.state import State
 from optsched.server.agents import Agents
+from optsched.server.gauges import OfState
 from optsched.server.leader import Change, Leader
-from optsched.server.views import gpus_by_team
-from optsched.values.cluster import NodeState
 from optsched.values.job import JobState
 
 WAITS_S = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600)
 WALLS_S = (0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 10, 30)
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 SIZES = ((1, "1"), (8, "2-8"), (64, "9-64"), (512, "65-512"), (1 << 60, "513-"))
 
 
 def size_of(gpus: int) -> str:
     """Return the class of a gang's size."""
     return next(name for most, name in SIZES if gpus <= most)
-
-
-class _OfState(Collector):
-    """Reads the state when it is asked."""
-
-    def __init__(self, leader: Leader, agents: Agents) -> None:
-        self._leader = leader
-        self._agents = agents
-
-    def collect(self) -> Iterable[Metric]:
-        """Yield what the state tells."""
-        state = self._leader.state
-        teams = GaugeMetricFamily(
-            "optsched_team_gpus", "GPUs of a team, running and asked for", labels=["team", "what"]
-        )
-        jobs = GaugeMetricFamily("optsched_team_jobs", "Jobs of a team, running and queued", labels=["team", "what"])
-        for team, (running, runs, queued, waits) in gpus_by_team(state).items():
-            teams.add_metric([team, "running"], running)
-            teams.add_metric([team, "queued"], queued)
-            jobs.add_metric([team, "running"], runs)
-            jobs.add_metric([team, "queued"], waits)
-        yield teams
-        yield jobs
-        yield from _gpus(state)
-        yield GaugeMetricFamily("optsched_agents_connected", "Agents that are connected", value=self._agents.count)
-        yield GaugeMetricFamily("optsched_waiting", "Requests and reports that wait", value=self._leader.waiting)
-        yield GaugeMetricFamily("optsched_epoch", "The epoch in force", value=state.epoch)
-        yield GaugeMetricFamily("optsched_log_sequence", "Entries in the log", value=self._leader.sequence)
-
-
-def _gpus(state: State) -> Iterable[Metric]:
-    """Yield what GPUs there are and how many of them are used, by the state of their nodes."""
-    nodes = GaugeMetricFamily("optsched_nodes", "Nodes by state", labels=["state"])
-    gpus = GaugeMetricFamily("optsched_gpus", "Healthy GPUs by state of their node", labels=["state"])
-    booked = GaugeMetricFamily("optsched_gpus_booked", "GPUs that runs have, by state of their node", labels=["state"])
-    counts = {each: [0, 0, 0] for each in NodeState}
-    whole = 0
-    for record in state.nodes.values():
-        row = counts[record.node.state]
-        row[0] += 1
-        row[1] += record.node.healthy_gpus
-        row[2] += record.booked_gpus
-        whole += record.node.healthy_gpus if record.node.state is NodeState.UP and not record.bookings else 0
-    for each, row in counts.items():
-        for family, value in zip((nodes, gpus, booked), row, strict=True):
-            family.add_metric([each.value], value)
-    yield from (nodes, gpus, booked)
-    yield GaugeMetricFamily("optsched_gpus_in_empty_nodes", "Free GPUs in nodes that are wholly free", value=whole)
 
 
 @dataclass(slots=True)
@@ -93,6 +42,7 @@ class Metrics:
     lost: Counter = field(init=False)
     waits: Histogram = field(init=False)
     told: Counter = field(init=False)
+    batches: Histogram = field(init=False)
 
     def __post_init__(self) -> None:
         made: dict[str, Any] = {"registry": self.registry}
@@ -103,11 +53,14 @@ class Metrics:
         self.lost = Counter("optsched_preemption_cost_gpu_seconds", "What they lost, in GPU-seconds", **made)
         self.waits = Histogram("optsched_wait_seconds", "From submission to start", ["size"], buckets=WAITS_S, **made)
         self.told = Counter("optsched_notes", "What happened, by kind", ["kind"], **made)
-        self.registry.register(_OfState(self.leader, self.agents))
+        self.batches = Histogram("optsched_batch_events", "Events that became durable at once", buckets=BATCHES, **made)
+        self.registry.register(OfState(self.leader, self.agents))
         self.leader.listeners.append(self)
 
     def __call__(self, changes: Sequence[Change]) -> None:
         """Count what has become durable."""
+        if changes:
+            self.batches.observe(len(changes))
         for change in changes:
             for note in change.notes:
                 self.told.labels(note.kind.value).inc()

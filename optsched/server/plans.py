@@ -22,8 +22,10 @@ from optsched.planner.plan import Fate, PlanOptions, explain_job, plan_round
 from optsched.server import asked
 from optsched.server.caller import Caller
 from optsched.server.checks import Plain, Rules, read_job, request
-from optsched.server.jobs import known_job, new_id, read_token, write_token
+from optsched.server.jobs import known_job
 from optsched.server.leader import Leader
+from optsched.server.lists import read_token, write_token
+from optsched.server.submit import new_id
 from optsched.server.views import job_view
 from optsched.values.ids import JobId
 from optsched.values.plan import Move, Preemption, Start, Waiting
@@ -50,7 +52,7 @@ class Plans:
         """Say what the next round does with a job."""
         asking, _ = request(asked.ExplainJobRequest, data)
         state = self.leader.state
-        record = known_job(state, asking.id)
+        record = known_job(state, asking.id, caller)
         found: Plain = {"job": job_view(record, state)}
         snapshot = snapshot_of(state)
         if all(job.id != record.id for job in snapshot.jobs):
@@ -82,7 +84,7 @@ class Plans:
     ) -> tuple[Snapshot, tuple[str, ...]]:
         """Return the cluster as it stands, with the jobs that are not there and without those to be left out."""
         for name in asking.without:
-            known_job(state, name)
+            known_job(state, name, caller)
         now = self.leader.now()
         about = self.rules.known(state, now)
         team = caller.team or (self.default_team if self.default_team in state.teams else "")
@@ -90,14 +92,18 @@ class Plans:
             read_job(each, scope.at("jobs", number), self.rules, about, team, new_id())
             for number, each in enumerate(asking.jobs)
         ]
-        for number, job in enumerate(more):
-            if job is not None and state.record(job.id) is not None:
-                scope.fault(f"the job {job.id} is there already", "an id that no job has", "jobs", number, "id")
+        for number, each in enumerate(more):
+            if each is not None:
+                caller.check_team(each.job.team, f"job {each.job.id}")
+            if each is not None and state.record(each.job.id) is not None:
+                scope.fault(f"the job {each.job.id} is there already", "an id that no job has", "jobs", number, "id")
         scope.report.raise_faults()
         snapshot = snapshot_of(state)
         left_out = frozenset(asking.without)
         jobs = [job for job in snapshot.jobs if job.id not in left_out]
-        return replace(snapshot, jobs=(*jobs, *(job for job in more if job is not None))), scope.report.warnings()
+        return replace(
+            snapshot, jobs=(*jobs, *(each.job for each in more if each is not None))
+        ), scope.report.warnings()
 
     def _options(self, budget_s: float) -> PlanOptions:
         return replace(self.options, budget_s=budget_s) if budget_s else self.options

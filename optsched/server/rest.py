@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
+from urllib.parse import unquote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route as HttpRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from optsched.errors import Fault, InputError, InternalError, OptschedError, TooSlow
 from optsched.files.jsontext import JsonProblem, parse_json
+from optsched.server.access import Gate, bearer_of
 from optsched.server.application import Application
 from optsched.server.caller import Caller
 from optsched.server.checks import Plain
@@ -37,9 +41,9 @@ class RestLimits:
     request_s: float = 30.0
 
 
-def rest_api(app: Application, metrics: Metrics, limits: RestLimits | None = None) -> Starlette:
+def rest_api(app: Application, metrics: Metrics, gate: Gate, limits: RestLimits | None = None) -> ASGIApp:
     """Return the ASGI application."""
-    served = _Served(app, limits or RestLimits())
+    served = _Served(app, gate, limits or RestLimits())
     routes = [HttpRoute(_pattern(route), served.endpoint(route), methods=[route.verb]) for route in ROUTES]
     described = document(ROUTES)
 
@@ -51,11 +55,28 @@ def rest_api(app: Application, metrics: Metrics, limits: RestLimits | None = Non
         return JSONResponse({"status": "ok" if leads else "stopped"}, 200 if leads else 503)
 
     async def scraped(request: Request) -> Response:
-        text, kind = metrics.text()
+        try:
+            _caller(request, "metrics", gate)
+        except OptschedError as error:
+            return _refusal(answer_of(error))
+        text, kind = await asyncio.to_thread(metrics.text)
         return Response(text, media_type=kind)
 
     routes += [HttpRoute("/openapi.json", openapi), HttpRoute("/healthz", alive), HttpRoute("/metrics", scraped)]
-    return Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
+    made = Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
+    return _slashes_kept(made)
+
+
+def _slashes_kept(inner: ASGIApp) -> ASGIApp:
+    """Keep what is written %2F as it is until the route is found: an id may hold slashes, and words like /events."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and b"%2" in scope.get("raw_path", b""):
+            pieces = re.split("%2[fF]", scope["raw_path"].decode("ascii"))
+            scope = {**scope, "path": "%2F".join(unquote(piece) for piece in pieces)}
+        await inner(scope, receive, send)
+
+    return app
 
 
 def _pattern(route: Route) -> str:
@@ -72,7 +93,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 class _Served:
-    def __init__(self, app: Application, limits: RestLimits) -> None:
+    def __init__(self, app: Application, gate: Gate, limits: RestLimits) -> None:
+        self._gate = gate
         self._answers = app.answers()
         self._streams = app.streams()
         self._limits = limits
@@ -82,8 +104,8 @@ class _Served:
 
         async def serve(request: Request) -> Response:
             try:
-                data = await self._data(request, route)
-                caller = _caller(request)
+                caller = _caller(request, route.call, self._gate)
+                data = await asyncio.wait_for(self._data(request, route), self._limits.request_s)
                 if route.streams:
                     return await self._stream(route, data, caller)
                 answer = await asyncio.wait_for(self._answers[route.call](data, caller), self._limits.request_s)
@@ -129,9 +151,11 @@ class _Served:
             else:
                 data |= body
         if "id" in request.path_params:
-            if "id" in data and data["id"] != request.path_params["id"]:
+            named = request.path_params["id"]
+            named = named.replace("%2F", "/") if isinstance(named, str) else named
+            if "id" in data and data["id"] != named:
                 raise _fault("id", "given in the path and in the body, and not the same", "the id in the path alone")
-            data["id"] = request.path_params["id"]
+            data["id"] = named
         if route.idempotent and "idempotency-key" in request.headers:
             data["idempotency_key"] = request.headers["idempotency-key"]
         _add_query(request, route, data)
@@ -197,8 +221,10 @@ def _value(text: str, kind: str) -> object:
     return float(text) if kind == NUMBER else text
 
 
-def _caller(request: Request) -> Caller:
-    return Caller(name="" if request.client is None else f"{request.client.host}:{request.client.port}")
+def _caller(request: Request, call: str, gate: Gate) -> Caller:
+    """Return who calls, by its token. Raises what the gate raises."""
+    peer = "" if request.client is None else f"{request.client.host}:{request.client.port}"
+    return gate.enter(call, bearer_of(request.headers.get("authorization")), None, peer)
 
 
 def _success(route: Route, answer: Plain) -> Response:
@@ -222,8 +248,13 @@ def _failure(route: Route, error: Exception) -> Response:
         raise error
     if not isinstance(error, OptschedError) or isinstance(error, InternalError):
         log.error("a call failed: a bug", exc_info=error, extra={"method": route.call})
-    answer = _as_given(answer_of(error), route)
+    return _refusal(_as_given(answer_of(error), route))
+
+
+def _refusal(answer: Answer) -> Response:
     headers = {}
+    if answer.http == 401:
+        headers["www-authenticate"] = "Bearer"
     if answer.retry_after_s is not None:
         headers["retry-after"] = str(max(1, round(answer.retry_after_s)))
     elif answer.http == 503:

@@ -15,9 +15,11 @@ import uvicorn
 from optsched.clock import WallClock
 from optsched.engine.planning import RoundPlanner
 from optsched.engine.ports import Store
-from optsched.errors import OptschedError, UsageError
+from optsched.errors import OptschedError, StoreInUse
 from optsched.planner.plan import PlanOptions
+from optsched.server.access import Gate, load_tokens
 from optsched.server.agents import AgentRules, Agents
+from optsched.server.answers import Answers
 from optsched.server.application import Application
 from optsched.server.checks import Rules
 from optsched.server.cluster import Cluster
@@ -25,25 +27,29 @@ from optsched.server.grpc_api import GrpcApi, options
 from optsched.server.hub import Hub
 from optsched.server.jobs import Jobs
 from optsched.server.leader import Leader, Limits
+from optsched.server.lists import Order
+from optsched.server.logs import tell_changes
 from optsched.server.metrics import Metrics
 from optsched.server.now import Now
 from optsched.server.plans import Plans
 from optsched.server.rest import RestLimits, rest_api
-from optsched.server.rounds import ProcessRunner, Rounds, Runner, ThreadRunner, Timers
+from optsched.server.rounds import Rounds, Timers
+from optsched.server.runners import ProcessRunner, Runner, ThreadRunner
+from optsched.server.security import add_port, check_exposure, gate_of, listen_for_rest, tls_of_rest
 from optsched.server.settings import Settings
 from optsched.server.start import begin
-from optsched.store.memory import MemoryStore
+from optsched.server.submit import Quotas, Submitting
+from optsched.server.timely import Timely
+from optsched.store import open_store
 
 log = logging.getLogger(__name__)
 
 MIB = 2**20
+STAND_BY_S = 1.0
+"""Who stands by tries so often to take the lead."""
 
-
-def store_of(name: str) -> Store:
-    """Return the store that a setting names. Raises UsageError for one that this version has not."""
-    if name == "memory:":
-        return MemoryStore()
-    raise UsageError(f"store: given {name!r}; allowed: memory:")
+MOST_CONNECTIONS = 2_000
+"""Connections of REST at a time; more are answered with 503."""
 
 
 @dataclass(slots=True)
@@ -77,7 +83,7 @@ class Service:
         ]
         self._tasks = [asyncio.create_task(run(), name=name) for name, run in loops]
         if settings.grpc_listen != "off":
-            port = parts.grpc.add_insecure_port(settings.grpc_listen)
+            port = add_port(parts.grpc, settings)
             self.grpc_address = f"{settings.grpc_listen.rpartition(':')[0]}:{port}"
             await parts.grpc.start()
             await parts.api.tell_health(serving=True)
@@ -87,6 +93,8 @@ class Service:
 
     async def _built(self) -> _Parts:
         settings = self.settings
+        for notice in check_exposure(settings):
+            log.warning(notice)
         begun = await asyncio.to_thread(begin, self.store, settings, self.now)
         for warning in begun.warnings:
             log.warning(warning)
@@ -94,12 +102,16 @@ class Service:
         leader = Leader(self.store, begun.state, begun.sequence, begun.now, limits)
         planning = PlanOptions(budget_s=settings.budget_s)
         runner = self.runner or _runner(settings, planning)
+        runner.follow(leader)
         rules = Rules()
         agents = Agents(leader, rules, AgentRules(settings.heartbeat_s, may_join=settings.agents_may_join))
         rounds = Rounds(leader, runner, self.store, settings.round_gap_s)
+        most = Quotas(settings.max_jobs, settings.max_team_jobs)
+        submitting = Submitting(leader, Answers(self.store), rules, settings.default_team, most)
+        gate = gate_of(settings)
         app = Application(
             leader,
-            Jobs(leader, self.store, rules, settings.default_team, settings.max_jobs),
+            Jobs(leader, self.store, rules, submitting, Order(leader)),
             Plans(leader, self.store, rules, planning, settings.default_team),
             Cluster(leader, self.store, rules, agents, lambda: rounds.last),
             Hub(leader),
@@ -107,28 +119,38 @@ class Service:
         )
         metrics = Metrics(leader, agents)
         rounds.listeners.append(metrics.round)
-        api = GrpcApi(app)
+        leader.listeners.append(tell_changes)
+        api = GrpcApi(app, gate)
         server = grpc.aio.server(options=options(settings.max_message_mib * MIB))
         api.add_to(server)
         rest_limits = RestLimits(settings.max_message_mib * MIB, settings.request_s)
         config = uvicorn.Config(
-            rest_api(app, metrics, rest_limits),
+            rest_api(app, metrics, gate, rest_limits),
             log_config=None,
             access_log=False,
             lifespan="off",
             server_header=False,
+            http=Timely,
+            limit_concurrency=MOST_CONNECTIONS,
             timeout_graceful_shutdown=max(1, round(settings.shutdown_s)),
+            **tls_of_rest(settings),
         )
-        return _Parts(app, rounds, runner, api, server, _Rest(config))
+        return _Parts(app, rounds, runner, api, server, _Rest(config), gate)
 
     async def _start_rest(self, parts: _Parts) -> None:
-        host, _, port = self.settings.rest_listen.rpartition(":")
-        config = parts.rest.config
-        config.host, config.port = host.strip("[]"), int(port)
-        socket = config.bind_socket()
-        bound = socket.getsockname()[1]
-        self.rest_address = f"{host}:{bound}"
-        self._tasks.append(asyncio.create_task(parts.rest.serve([socket]), name="rest"))
+        listening = listen_for_rest(self.settings.rest_listen)
+        self.rest_address = f"{self.settings.rest_listen.rpartition(':')[0]}:{listening.getsockname()[1]}"
+        self._tasks.append(asyncio.create_task(parts.rest.serve([listening]), name="rest"))
+
+    def reload(self) -> None:
+        """Read the file of tokens anew; where it is wrong, those that were known stay."""
+        if self._parts is None or self.settings.tokens is None:
+            return
+        try:
+            self._parts.gate.tokens = load_tokens(self.settings.tokens)
+            log.info("tokens are read anew")
+        except OptschedError as error:
+            log.error("tokens stay as they were", extra={"error": str(error)})
 
     async def wait(self) -> None:
         """Wait until a part of the service fails; raises what it failed with."""
@@ -177,6 +199,7 @@ class _Parts:
     api: GrpcApi
     grpc: grpc.aio.Server
     rest: _Rest
+    gate: Gate
 
 
 def _runner(settings: Settings, planning: PlanOptions) -> Runner:
@@ -190,24 +213,40 @@ async def serve(settings: Settings, ready: Callable[[Service], None]) -> None:
 
     Raises InputError, UsageError, StoreError or OSError.
     """
-    service = Service(settings, store_of(settings.store))
+    service = Service(settings, open_store(settings.store))
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    failed = None
+    loop.add_signal_handler(signal.SIGHUP, service.reload)
+    asked = asyncio.create_task(stop.wait(), name="asked to stop")
     try:
-        await service.start()
+        if not await _lead(service, stop):
+            return
         ready(service)
-        ended = asyncio.create_task(service.wait())
-        asked = asyncio.create_task(stop.wait())
+        ended = asyncio.create_task(service.wait(), name="wait")
         await asyncio.wait({ended, asked}, return_when=asyncio.FIRST_COMPLETED)
-        asked.cancel()
         if ended.done():
-            failed = ended.exception()
-        else:
-            ended.cancel()
+            ended.result()
+        ended.cancel()
     finally:
+        asked.cancel()
         await service.stop()
-    if failed is not None:
-        raise failed
+
+
+async def _lead(service: Service, stop: asyncio.Event) -> bool:
+    """Start a service, once nobody else has its store where it may stand by; False where it was stopped before."""
+    told = False
+    while True:
+        try:
+            await service.start()
+            return True
+        except StoreInUse as error:
+            if not service.settings.stand_by:
+                raise
+            if not told:
+                log.info("standing by", extra={"store": str(error)})
+                told = True
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), STAND_BY_S)
+            return False

@@ -34,13 +34,26 @@ Many = Annotated[int, Field(ge=1, le=10_000_000, description="a whole number fro
 class Settings(Strict):
     """Every key of the service, with what it does."""
 
-    store: Text = Field("memory:", description="where all is kept: memory: (lost with the process)")
+    store: Text = Field(
+        "sqlite:///optsched.db",
+        description="where all is kept: sqlite:///PATH, postgresql://USER@HOST/DATABASE, or memory: (lost at the end)",
+    )
+    stand_by: bool = Field(False, description="whether to wait while another scheduler has the store: true or false")
     cluster: Absent[Text] = Field(None, description="a cluster by name or path, where the store is empty")
     start: Absent[Text] = Field(None, description="a snapshot's path, in place of cluster, where the store is empty")
     profile: Text = Field("default", description="a profile by name or path, where the store is empty")
     default_team: Id = Field("default", description="the team of a job that names none; made where there are no teams")
     grpc_listen: Listen = Field("127.0.0.1:7440", description="where gRPC is served: host:port, or off")
     rest_listen: Listen = Field("127.0.0.1:7441", description="where REST is served: host:port, or off")
+    tokens: Absent[Text] = Field(None, description="a file with who may call; absent: everybody may do everything")
+    tls_certificate: Absent[Text] = Field(None, description="a PEM file with the certificate (and its chain)")
+    tls_key: Absent[Text] = Field(None, description="a PEM file with the key of the certificate")
+    tls_client_ca: Absent[Text] = Field(
+        None, description="a PEM file: callers have to show a certificate that one of these authorities signed"
+    )
+    allow_open: bool = Field(False, description="whether to serve without tokens beyond loopback: true or false")
+    allow_plaintext: bool = Field(False, description="whether to serve without TLS beyond loopback: true or false")
+    rate_per_s: Many = Field(2000, description="requests a second of one caller, at most; more are sent away with 429")
     rounds_in: Literal["process", "thread"] = Field(
         "process", description="where rounds are planned: process or thread"
     )
@@ -56,6 +69,7 @@ class Settings(Strict):
     request_s: Span = Field(30.0, description="seconds after which a REST request is given up")
     max_waiting: Many = Field(4096, description="requests that wait at most; more are sent away with 429")
     max_jobs: Many = Field(500_000, description="jobs that have not ended, at most")
+    max_team_jobs: Many = Field(200_000, description="jobs of one team that have not ended, at most")
     max_message_mib: Many = Field(16, description="MiB of one request, at most")
     save_every: Many = Field(20_000, description="log entries after which the state is saved")
     shutdown_s: Span = Field(10.0, description="seconds that requests under way are given at shutdown")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass, replace
 
 from optsched.engine import events
@@ -19,6 +20,9 @@ from optsched.values.cluster import Cluster, NodeState
 from optsched.values.ids import TeamId
 from optsched.values.snapshot import Snapshot
 from optsched.values.team import Team
+
+GC_EVERY = (50_000, 20, 100)
+"""How seldom Python looks for circles among objects: hardly anything here makes any, and each look stops everybody."""
 
 UNSEEN = "its agent has not been seen yet"
 
@@ -39,6 +43,18 @@ def begin(store: Store, settings: Settings, now: Now | None = None) -> Begun:
     Agents had no one to beat to while no scheduler was there; they are given the time of a lease to come back.
     Raises InputError, UsageError or StoreError.
     """
+    # A state is millions of objects that refer to each other in no circle: to look for one in them takes longer than to
+    # make them.
+    gc.disable()
+    try:
+        return _begin(store, settings, now)
+    finally:
+        gc.freeze()
+        gc.enable()
+        gc.set_threshold(*GC_EVERY)
+
+
+def _begin(store: Store, settings: Settings, now: Now | None) -> Begun:
     found = store.open()
     warnings: tuple[str, ...] = ()
     if found.state is None and not found.entries:

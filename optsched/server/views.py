@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from optsched.engine.kept import why_kept
 from optsched.engine.state import Booking, JobRecord, NodeRecord, State
 from optsched.files.dump import job_to_dict, node_to_dict, reservation_to_dict, team_to_dict
 from optsched.values.cluster import Reservation
@@ -28,6 +29,8 @@ def spec_view(record: JobRecord, profile: Profile) -> Plain:
         spec.pop(key, None)
     if record.estimate_s is not None:
         spec["estimated_runtime_s"] = record.estimate_s
+    if record.after:
+        spec["after"] = [{"job": each.job, "condition": each.condition.value} for each in record.after]
     return spec
 
 
@@ -52,6 +55,8 @@ def job_view(record: JobRecord, state: State, *, full: bool = True) -> Plain:
         "reason": record.reason,
         "held": False,
     }
+    if record.array is not None:
+        found |= {"array": record.array.id, "array_index": record.array.index}
     if job.user:
         found["user"] = job.user
     if job.priority_class:
@@ -77,7 +82,8 @@ def job_view(record: JobRecord, state: State, *, full: bool = True) -> Plain:
 
 def _waiting(record: JobRecord, state: State) -> Plain:
     """Return what is known of the start of a queued job."""
-    found: Plain = {"blocked_by": record.blocked_by}
+    why = why_kept(record, state.jobs, state.ended)
+    found: Plain = {"held": True, "reason": why} if why else {"blocked_by": record.blocked_by}
     if record.not_before is not None and record.not_before > state.now:
         found["not_before"] = record.not_before
     room = reserved_for(record.id, state.reserved)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from optsched.rounds.assignment import Assignment, Change, flow_of
 from optsched.rounds.check import unpaid
-from optsched.rounds.problem import Cut, Problem
+from optsched.rounds.problem import Cut, Problem, RoundJob
 from optsched.rounds.score import served_by
 from optsched.solve.cpsat.admission import Admitted
 from optsched.solve.places import Style
@@ -20,6 +20,7 @@ from optsched.solve.repairs import Repairs
 from optsched.solve.shrinking import take_back_unused
 
 STYLES = (
+    Style(rank_first=False, zeal=1.0, scarce_first=True),
     Style(rank_first=False, zeal=1.0),
     Style(rank_first=False, zeal=0.02),
     Style(rank_first=True, zeal=1.0, run_on_first=True),
@@ -56,12 +57,12 @@ class Fine(Repairs):
     def run(self) -> Placed:
         """Place everything that finds a place, then fill up."""
         jobs = [self.problem.jobs[j] for j in sorted(self.admitted.starts)]
-        gangs = [job for job in jobs if job.cut is not Cut.ONE_NODE]
-        for job in sorted(gangs, key=self._hardest_first):
-            if not self._place_gang(job):
+        first = [job for job in jobs if job.cut is not Cut.ONE_NODE or self._fills_a_node(job)]
+        for job in sorted(first, key=self._hardest_first):
+            if not (self._place_single(job) if job.cut is Cut.ONE_NODE else self._place_gang(job)):
                 self._unplaced.append(job.index)
         for job in jobs:
-            if job.cut is Cut.ONE_NODE:
+            if job.cut is Cut.ONE_NODE and not self._fills_a_node(job):
                 self._wait(job, job.minimum)
         self._place_waiting()
         self._place_ones()
@@ -70,6 +71,10 @@ class Fine(Repairs):
         take_back_unused(self.problem, self.ledger, self.supply, self.admitted.shrinks)
         self._stay()
         return self._filled()
+
+    def _fills_a_node(self, job: RoundJob) -> bool:
+        """Return whether a job of one node goes with the gangs: it needs a whole node as they do."""
+        return self.style.scarce_first and job.minimum >= self._largest
 
     def _filled(self) -> Placed:
         """Fill up what is left; what then breaks a rule is taken back, and filled up again.

@@ -46,12 +46,14 @@ More than any span: what finds no place for want of the right GPUs costs a rank,
 class Style:
     """How to place: gangs by rank first or by size, and how much the right GPUs count against spans and moves.
 
-    `run_on_first`: who need not stop runs on before others start in what is left over.
+    `run_on_first`: who need not stop runs on before others start in what is left over. `scarce_first`: who may have
+    least of what stopped jobs leave comes first, among those who need whole nodes and among those of one size.
     """
 
     rank_first: bool
     zeal: float
     run_on_first: bool = False
+    scarce_first: bool = False
 
 
 class Places:
@@ -76,7 +78,9 @@ class Places:
         worth = style.zeal * (LEAST_WORTH + self._rarity()[self.supply.job])
         self._worth_of_pair = worth.astype(np.int64)
         self._gone = np.isin(self.supply.job, [*admitted.stops, *admitted.shrinks])
-        self._waiting: list[tuple[int, int, int]] = []
+        self._waiting: list[tuple[int, int, int, int]] = []
+        self._options: dict[int, int] = {}
+        self._largest = int(problem.nodes.capacity.max(initial=0))
         self._row_of: dict[tuple[int, int, int, int], int] = {}
         self._unplaced: list[int] = []
         self._homeless: list[int] = []
@@ -96,12 +100,21 @@ class Places:
 
     def _wait(self, job: RoundJob, size: int) -> None:
         """Let a job of one node wait for its turn: larger ones first, and who has no home before who may stay out."""
-        heapq.heappush(self._waiting, (-size, self._rank(job), job.index))
+        heapq.heappush(self._waiting, (-size, self._plenty(job), self._rank(job), job.index))
 
     def _hardest_first(self, job: RoundJob) -> tuple[int, ...]:
         """Gangs that are hard to place come first: in slices, then inside one domain, then by rank and size."""
         rank = self._rank(job) if self.style.rank_first else 0
-        return (not job.slices, job.required is None, rank, -job.minimum, job.index)
+        return (not job.slices, job.required is None, self._plenty(job), rank, -job.minimum, job.index)
+
+    def _plenty(self, job: RoundJob) -> int:
+        """Return how much of what stopped jobs leave the job may have, in GPUs; 0 where that is no question."""
+        if not self.style.scarce_first or job.running:
+            return 0
+        kind = self._kind(job)
+        if id(kind) not in self._options:
+            self._options[id(kind)] = int(self.supply.leftovers(kind)[1].sum())
+        return self._options[id(kind)]
 
     def _rank(self, job: RoundJob) -> int:
         """Return how much a place for the job matters, the most first: the first row that would lose without it.
@@ -201,7 +214,7 @@ class Places:
     def _place_gang(self, job: RoundJob) -> bool:
         kind = self._kind(job)
         room = self._room(job, kind)
-        below = job.unit if job.cut is not Cut.WHOLE_NODES else int(self.problem.nodes.capacity.max(initial=0))
+        below = job.unit if job.cut is not Cut.WHOLE_NODES else self._largest
         if job.cut is Cut.PER_NODE and len(job.slices) < 2 and all(piece % job.unit == 0 for piece, _ in job.slices):
             spread = self._equal_nodes(job, room, self._worth(kind, job.unit))
         else:

@@ -13,6 +13,9 @@ from optsched.rounds.rights import exempt
 from optsched.rounds.score import gpu_type_of
 from optsched.solve.places import Places
 
+MOST_MET = 10
+"""How many starts are tried on the node of a stopped job that nobody needs yet."""
+
 
 class Repairs(Places):
     """Places with repairs."""
@@ -61,8 +64,9 @@ class Repairs(Places):
         for taker in takers.values():
             self._unbook(taker)
         self.fill.run_on(stops)
-        for j in sorted(stops & self.ledger.stopped):
-            self._trade(self.problem.jobs[j])
+        for victim in (self.problem.jobs[j] for j in sorted(stops & self.ledger.stopped)):
+            if not self._meet(victim):
+                self._trade(victim)
         self._unplaced += takers
         self._again()
         self._stay()
@@ -70,8 +74,7 @@ class Repairs(Places):
     def _exchange(self, victim: RoundJob) -> bool:
         """Let a stopped job run on whose room nobody took, and stop one alike: that moved, or met a taker."""
         n, problem = victim.spread_now[0][0], self.problem
-        used = any(any(users.values()) for users in self.supply.used.get(victim.index, {}).values())
-        if used or len(victim.spread_now) > 1 or not self.ledger.has_beside(victim, n, victim.size_now):
+        if self._used(victim) or len(victim.spread_now) > 1 or not self.ledger.has_beside(victim, n, victim.size_now):
             return False
         if problem.holds or problem.domain_holds:
             return False
@@ -123,6 +126,32 @@ class Repairs(Places):
                 self.ledger.gpus[n] += self.supply.draw(mover.index, n, taker.index, mover.size_now)
             return True
         return False
+
+    def _meet(self, victim: RoundJob) -> bool:
+        """Put a start with a right over a stopped job on its node: then somebody needs its stop.
+
+        It had to stop all the same where its team would not be inside a line with it.
+        """
+        if self._used(victim):
+            return False
+        able = [
+            (job.team != victim.team, job.minimum, job.index, job, at)
+            for job, at in self._placed.values()
+            if victim.costs.stop <= job.pays_gpu_s and self.fill.kind_now(job).rights[victim.index]
+            if not self.supply.drawn_by(job.index, ((at, job.minimum),))
+        ]
+        for n, _ in victim.spread_now:
+            for *_, job, at in sorted(able)[:MOST_MET]:
+                self._unbook(job)
+                if self._settle(job, n):
+                    return True
+                if not self._settle(job, at):
+                    self._unplaced.append(job.index)
+        return False
+
+    def _used(self, victim: RoundJob) -> bool:
+        """Return whether somebody has GPUs of a stopped job."""
+        return any(any(users.values()) for users in self.supply.used.get(victim.index, {}).values())
 
     def _trade(self, victim: RoundJob) -> bool:
         """Let a stopped job run on in place of a start of its own team, where its team may have only one of them."""

@@ -14,7 +14,7 @@ from optsched.solve.supply import Supply
 
 
 def give_up(problem: Problem, ledger: Ledger, supply: Supply, floors: Floors, job: RoundJob, lost: int) -> None:
-    """Let an elastic job give up GPUs where it has least, so that what stays is close together."""
+    """Let an elastic job give up GPUs where others may have them and it has least, so that what stays is together."""
     tree = problem.tree
     held = np.zeros(len(problem.nodes.capacity), dtype=np.int64)
     for n, count in job.spread_now:
@@ -23,7 +23,8 @@ def give_up(problem: Problem, ledger: Ledger, supply: Supply, floors: Floors, jo
 
     def order(n: int) -> tuple[int, ...]:
         domains = [int(tree.domain_of[level][n]) for level in range(tree.node_level)]
-        return (*(int(held[d]) if d >= 0 else 0 for held, d in zip(sums, domains, strict=True)), n)
+        held_by_level = (int(held[d]) if d >= 0 else 0 for held, d in zip(sums, domains, strict=True))
+        return (not problem.nodes.taking[n], *held_by_level, n)
 
     chunk, at = job.slices[0] if job.slices else (job.unit, tree.node_level)
     kept, left = dict(job.spread_now), lost

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from optsched.engine.log import LogEntry
@@ -56,11 +56,10 @@ class MemoryStore:
                 self._last, self._at = each.sequence, each.at
             self._keys |= {key: (self._at, answer) for key, answer in keys.items()}
 
-    def known_key(self, key: str) -> bytes | None:
-        """Return the answer that was given under a key."""
+    def known_keys(self, wanted: Collection[str]) -> Mapping[str, bytes]:
+        """Return the answers that were given under keys."""
         with self._ready():
-            found = self._keys.get(key)
-            return None if found is None else found[1]
+            return {key: self._keys[key][1] for key in wanted if key in self._keys}
 
     def save_state(self, sequence: int, state: bytes) -> None:
         """Keep a state in place of the last, and drop what goes by the retention."""

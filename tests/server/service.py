@@ -10,6 +10,7 @@ import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -21,7 +22,7 @@ from optsched.engine.ports import Store
 from optsched.engine.state import State
 from optsched.planner.plan import PlanOptions
 from optsched.server.now import SteadyNow
-from optsched.server.rounds import Runner, ThreadRunner
+from optsched.server.runners import Runner, ThreadRunner
 from optsched.server.serve import Service
 from optsched.server.settings import Settings
 from optsched.store.memory import MemoryStore
@@ -32,6 +33,9 @@ from optsched.wire.v1 import agent_pb2_grpc, cluster_pb2_grpc, scheduler_pb2_grp
 
 LONGEST_S = 20.0
 """A test that takes longer hangs: every condition comes within a second or so."""
+
+RACKS = str(Path(__file__).with_name("data") / "racks.yaml")
+"""A cluster with racks, and no nodes: agents bring them along."""
 
 QUICK: dict[str, object] = {
     "grpc_listen": "127.0.0.1:0",
@@ -114,7 +118,10 @@ class Served:
 
 @dataclass
 class FakeAgent:
-    """An agent on a real stream. What it is asked for it does at once, but for verbs in `deaf`."""
+    """An agent on a real stream. What it is asked for it does at once, but for verbs in `deaf`.
+
+    `ends`: tasks end well as soon as they have started.
+    """
 
     served: Served
     node: str
@@ -124,6 +131,8 @@ class FakeAgent:
     deaf: set[str] = field(default_factory=set)
     held: dict[tuple[str, int], int] = field(default_factory=dict)
     heard: list[wire.SchedulerMessage] = field(default_factory=list)
+    ends: bool = False
+    said_ok: dict[int, tuple[str, int]] = field(default_factory=dict)
     epoch: int = 0
     sequence: int = 0
     call: Any = None
@@ -166,7 +175,10 @@ class FakeAgent:
 
     async def report(self, job: str, run: int, outcome: int, **more: Any) -> int:
         more.setdefault("epoch", self.epoch)
-        return await self.say(report=wire.Report(job=job, run=run, outcome=outcome, **more))  # type: ignore[arg-type]
+        sequence = await self.say(report=wire.Report(job=job, run=run, outcome=outcome, **more))  # type: ignore[arg-type]
+        if outcome == wire.OUTCOME_OK:
+            self.said_ok[sequence] = (job, run)
+        return sequence
 
     async def acked(self, sequence: int) -> wire.Ack:
         """The answer to a message."""
@@ -217,6 +229,8 @@ class FakeAgent:
         elif verb == "start":
             self.held[key] = wire.RUN_PHASE_STARTED
             await self.report(*key, wire.OUTCOME_STARTED)
+            if self.ends:
+                await self.report(*key, wire.OUTCOME_OK)
         else:
             self.held.pop(key, None)
             await self.report(*key, wire.OUTCOME_RELEASED)

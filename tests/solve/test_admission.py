@@ -230,3 +230,41 @@ def test_crafted_plans_are_solutions_of_admission(case: Callable[[], Case]):
     plan = assignment(problem, placements, *stopped)
     assert check(problem, plan) == [], case.__doc__
     assert allowed_by(admission(problem), plan), case.__doc__
+
+
+def gives_way_to_an_equal() -> Case:
+    """A team stops its job for no one but to be inside its quota, and takes another's node for a job no more urgent."""
+    problem = build_problem(
+        snapshot(
+            nodes("a b", 4),
+            *(team("x").quota(4), team("y").quota(0)),
+            job("small").team("x").running(a=2),
+            job("over").team("y").running(b=4),
+            job("large").team("x").gang(4),
+            migration=False,
+        )
+    )
+    return problem, {"large": {"b": 4}}, ("small", "over")
+
+
+def more_stops_than_meet() -> Case:
+    """Three jobs of a team stop, and the one start that could need them is on one node only."""
+    problem = build_problem(
+        snapshot(
+            nodes("a b c", 2),
+            team("x").quota(6),
+            *(job(f"r{n}").team("x").running(**{n: 1}) for n in "abc"),
+            job("urgent").team("x").rank("P2").gang(1),
+            migration=False,
+        )
+    )
+    return problem, {"urgent": {"a": 1}}, ("ra", "rb", "rc")
+
+
+@pytest.mark.parametrize("case", [gives_way_to_an_equal, more_stops_than_meet], ids=lambda case: str(case.__name__))
+def test_stops_that_nobody_can_need_are_none_of_admissions(case: Callable[[], Case]):
+    """The checker says so of the plan, and admission knows it without places."""
+    problem, placements, stopped = case()
+    plan = assignment(problem, placements, *stopped)
+    assert any("needs its stop" in fault for fault in check(problem, plan)), case.__doc__
+    assert not allowed_by(admission(problem), plan), case.__doc__

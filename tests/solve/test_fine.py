@@ -15,9 +15,10 @@ from optsched.solve.cpsat.decisions import full_scope
 from optsched.solve.cpsat.stages import Stages
 from optsched.solve.exact import most_gpus, stage_rows
 from optsched.solve.fine import STYLES, place
+from optsched.solve.places import Style
 from optsched.solve.result import Budget, Spent
 from optsched.solve.singles import Takers, share_out
-from tests.builders import job, nodes, racks, snapshot, team
+from tests.builders import cordoned, job, node, nodes, racks, snapshot, team
 from tests.oracle.rounds import small_round
 
 
@@ -34,9 +35,9 @@ def admitted(problem: Problem, starts: str, stops: str = "", **shrinks: int) -> 
     )
 
 
-def placed(problem: Problem, choice: Admitted) -> dict[str, dict[str, int]]:
+def placed(problem: Problem, choice: Admitted, style: Style = STYLES[0]) -> dict[str, dict[str, int]]:
     """Where the plan puts jobs anew, by name; stopped ones are nowhere."""
-    found = place(problem, choice, STYLES[0])
+    found = place(problem, choice, style)
     assert found is not None
     assert check(problem, found) == []
     return by_name(problem, found)
@@ -160,6 +161,58 @@ def test_an_elastic_job_gives_up_a_node_for_who_starts_there():
     )
     plan = placed(problem, admitted(problem, "whole", wide=8))
     assert sorted([*plan["wide"], *plan["whole"]]) == ["n1", "n2"]
+
+
+def test_a_start_moves_to_where_its_stop_is_needed():
+    problem = build_problem(
+        snapshot(
+            nodes("a b c", 4, rack="r1"),
+            *(team("x").quota(8), team("y").quota(0)),
+            job("equal").team("x").running(b=4),
+            job("over").team("y").running(c=4),
+            job("urgent").team("x").rank("P2").gang(4),
+            job("claims").team("x").gang(4),
+            migration=False,
+        )
+    )
+    # With `equal` running, `claims` is outside the quota; and only where `equal` ran is its stop needed by `urgent`.
+    plan = placed(problem, admitted(problem, "urgent claims", "equal over"), Style(rank_first=False, zeal=0.0))
+    assert plan["urgent"] == {"b": 4}
+    assert plan["claims"] in ({"a": 4}, {"c": 4})
+
+
+def test_an_elastic_job_keeps_what_nobody_else_may_have():
+    problem = build_problem(
+        snapshot(
+            [cordoned(node("shut", 8, rack="r1")), *nodes("n1 n2", rack="r1")],
+            job("wide").per_node(8).elastic(8, 16).rank("P4").running(shut=8, n1=8),
+            job("other").rigid().running(n2=8),
+            job("whole").rank("P0").gang(8),
+            migration=False,
+        )
+    )
+    assert placed(problem, admitted(problem, "whole", wide=8)) == {"wide": {"shut": 8}, "whole": {"n1": 8}}
+
+
+def test_who_may_have_least_is_placed_first():
+    problem = build_problem(
+        snapshot(
+            nodes("a b", rack="r1"),
+            *(team("x").quota(8), team("y").quota(0), team("z").quota(8)),
+            job("over").team("y").running(a=8),
+            job("own").team("x").rank("P4").running(b=8),
+            job("first").team("x").rank("P2").gang(8),
+            job("second").team("z").rank("P3").gang(8),
+            migration=False,
+        )
+    )
+    # `first` may have either node, `second` only what the team above its quota leaves.
+    assert placed(problem, admitted(problem, "first second", "own over")) == {
+        "first": {"b": 8},
+        "second": {"a": 8},
+        "own": {},
+        "over": {},
+    }
 
 
 def test_a_stop_that_nobody_needs_is_taken_back():

@@ -17,7 +17,7 @@ from ortools.sat.python.cp_model import CpModel, IntVar
 from optsched.rounds.assignment import Assignment
 from optsched.rounds.problem import Problem
 from optsched.rounds.score import loss_at, size_of
-from optsched.solve.cpsat.admission_rights import Claims, add_rights
+from optsched.solve.cpsat.admission_rights import Claims, add_needs, add_rights
 from optsched.solve.cpsat.admission_rules import add_ceilings, add_payment, add_room, add_stop_limit, sum_parts
 from optsched.solve.cpsat.decisions import Scope
 from optsched.solve.cpsat.groups import Groups, Part, Resize
@@ -51,6 +51,7 @@ class Admission:
         add_stop_limit(groups)
         add_payment(groups)
         add_rights(groups, Claims(groups))
+        add_needs(groups)
         add_room(groups)
         self.ladder = _ladder(groups)
         self._tie, self._bill = self._make_tie(), self._make_bill()

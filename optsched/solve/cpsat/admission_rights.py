@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from functools import partial
 
 import numpy as np
@@ -244,3 +244,23 @@ def add_rights(groups: Groups, claims: Claims) -> None:
         for item in groups.problem.lines.quota[team]:
             if item.what is What.GPUS and item.gpu_type == kind:
                 at_most(groups.model, pool, ran[team, kind] - min(item.amount, ran[team, kind]))
+
+
+def add_needs(groups: Groups) -> None:
+    """Add that somebody needs each stop (rule 12): another team, which counts for floors, or who meets it on a node.
+
+    Those are starts of its own team that are more urgent, and starts that take from anybody. Comes after the rights.
+    """
+    for stops in groups.stops:
+        victim, count = stops.first, len(stops.jobs)
+        unmet = Sum()
+        unmet.add(stops.count, 1, count)
+        if stops.taken is not None:
+            unmet.add(stops.taken, -1, count)
+        on_node: Counter[int] = Counter(n for job in stops.jobs for n, _ in job.spread_now)
+        crowd = max(on_node.values(), default=0)
+        for group in groups.starts:
+            job = group.first
+            if job.emergency or job.due or (job.team == victim.team and job.priority < victim.priority):
+                unmet.add(group.count, -min(count, crowd * (job.minimum // group.piece)), len(group.jobs))
+        at_most(groups.model, unmet, 0)

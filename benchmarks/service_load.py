@@ -1,0 +1,308 @@
+"""Loads the service as a cluster of 10,000 GPUs would, and says what it took.
+
+    python -m benchmarks.service_load submit  FOLDER    16 clients that submit durably, one job at a time
+    python -m benchmarks.service_load queue   FOLDER    100,000 queued jobs: taken in, listed, a restart after a kill
+    python -m benchmarks.service_load agents  FOLDER    1,250 agents: what they cost, one lost, the scheduler restarted
+    python -m benchmarks.service_load chaos   FOLDER    the scheduler is killed again and again while all goes on
+
+FOLDER is new or empty and on the disk to measure. Scheduler, clients and agents share one machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import grpc
+import numpy as np
+
+from benchmarks.service.agents import Ledger, SimAgent
+from benchmarks.service.clients import Submitters, all_jobs, spread, submit_many
+from benchmarks.service.process import Scheduler, cores, machine, use_of
+from optsched.wire.v1 import cluster_pb2, cluster_pb2_grpc, scheduler_pb2, scheduler_pb2_grpc, types_pb2
+
+GPUS = 8
+
+
+class Table:
+    """Rows of what was measured, each with the CPU seconds that the scheduler and its helpers used since the last.
+
+    Where other programs share the machine, those tell more than the clock.
+    """
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._before: dict[int, float] = {}
+
+    def row(self, what: str, seen: str, wanted: str = "") -> None:
+        """Print a row."""
+        now = use_of(self._scheduler.pid).cpu_s
+        used = {pid: cpu - self._before.get(pid, 0.0) for pid, cpu in now.items()}
+        self._before = now
+        spent = " + ".join(f"{each:.1f}" for each in used.values())
+        print(f"| {what} | {seen} | {spent or '-'} | {wanted} |", flush=True)
+
+
+# Submits
+
+
+async def submit(args: argparse.Namespace) -> None:
+    """16 clients submit for a while; then the scheduler is killed, and what it acknowledged is looked for."""
+    scheduler = Scheduler(args.folder)
+    await scheduler.start()
+    row = Table(scheduler).row
+    load = Submitters(scheduler.address, args.clients)
+    await load.run(2.0)
+    row("warming up", f"{len(load.took_ms):,} submits")
+    load.took_ms.clear()
+    rate = await load.run(args.seconds)
+    row(f"durable submits, {args.clients} clients", f"{rate:,.0f}/s", "500/s, aim 2,000/s")
+    row("time of a submit", spread(load.took_ms), "p99 100 ms, aim 30 ms")
+    await scheduler.kill()
+    ready_s = await scheduler.start()
+    found, _ = await all_jobs(scheduler.address)
+    lost = [key for key, name in load.acked.items() if name not in found]
+    row("acknowledged jobs that a kill lost", f"{len(lost)} of {len(load.acked):,}", "0")
+    row("restart after the kill", f"{ready_s:.1f} s")
+    await scheduler.stop()
+
+
+# A long queue
+
+
+async def queue(args: argparse.Namespace) -> None:
+    """Fill the queue, page through it, submit some more, and restart."""
+    scheduler = Scheduler(args.folder, args.flags)
+    await scheduler.start()
+    row = Table(scheduler).row
+    began = time.perf_counter()
+    took = await submit_many(scheduler.address, args.jobs)
+    spent = time.perf_counter() - began
+    row(f"{args.jobs:,} jobs taken in, 1,000 a request", f"{spent:.1f} s; a request {spread(took)}")
+    found, took = await all_jobs(scheduler.address, 100)
+    row(f"a page of 100 of {len(found):,} jobs", spread(took), "100 ms")
+    found, took = await all_jobs(scheduler.address, 1000)
+    row(f"a page of 1,000 of {len(found):,} jobs", spread(took))
+    load = Submitters(scheduler.address, args.clients)
+    rate = await load.run(args.seconds)
+    row(f"durable submits beside them, {args.clients} clients", f"{rate:,.0f}/s; {spread(load.took_ms)}")
+    row("memory of the scheduler and its helpers", memory(scheduler), "2 GiB")
+    await scheduler.kill()
+    ready_s = await scheduler.start()
+    row("restart after a kill", f"{ready_s:.1f} s", "10 s")
+    there, _ = await all_jobs(scheduler.address)
+    missing = len(set(found) | set(load.acked.values())) - len(there)
+    row("jobs that the kill lost", f"{missing} of {len(there):,}", "0")
+    stopped_s = await scheduler.stop()
+    ready_s = await scheduler.start()
+    row("stopped in order, and started again", f"{stopped_s:.1f} s, {ready_s:.1f} s", "10 s to start")
+    await scheduler.stop()
+
+
+def memory(scheduler: Scheduler) -> str:
+    """Return the resident memory of each process of the scheduler."""
+    return " + ".join(f"{mib:,.0f} MiB" for mib in use_of(scheduler.pid).rss_mib.values())
+
+
+# Agents
+
+
+def cluster_file(folder: Path, nodes: int) -> Path:
+    """Write a cluster of nodes with 8 GPUs: racks of 4 nodes, blocks of 16 racks."""
+    plain = {
+        "levels": ["block", "rack"],
+        "nodes": [
+            {"id": f"n{n:04}", "gpus": GPUS, "domains": {"block": f"b{n // 64}", "rack": f"r{n // 4}"}}
+            for n in range(nodes)
+        ],
+    }
+    path = folder / "cluster.json"
+    path.write_text(json.dumps(plain))
+    return path
+
+
+class World:
+    """Agents, and stubs for the scheduler that they are connected to."""
+
+    def __init__(self, args: argparse.Namespace, lasts_s: Callable[[], float | None]) -> None:
+        flags = ["--cluster", str(cluster_file(args.folder, args.nodes)), *args.flags]
+        self.scheduler = Scheduler(args.folder, flags)
+        self.ledger = Ledger()
+        self.agents = {
+            f"n{n:04}": SimAgent(
+                f"n{n:04}", GPUS, self.ledger, lasts_s, self.scheduler.address, np.random.default_rng(n)
+            )
+            for n in range(args.nodes)
+        }
+        self.channel = grpc.aio.insecure_channel(self.scheduler.address)
+        self.jobs = scheduler_pb2_grpc.SchedulerStub(self.channel)  # type: ignore[no-untyped-call]
+        self.cluster = cluster_pb2_grpc.ClusterStub(self.channel)  # type: ignore[no-untyped-call]
+
+    async def begin(self) -> tuple[float, float]:
+        """Start all; return after how many seconds the scheduler served, and all nodes were in service."""
+        ready_s = await self.scheduler.start()
+        began = time.perf_counter()
+        for agent in self.agents.values():
+            agent.run()
+        await until(self.all_up, "all nodes are up")
+        return ready_s, time.perf_counter() - began
+
+    async def all_up(self) -> bool:
+        """Whether every node is in service and its agent connected."""
+        if not all(agent.connected for agent in self.agents.values()):
+            return False
+        up = cluster_pb2.ListNodesRequest(states=[types_pb2.NODE_STATE_UP], page_size=1)
+        try:
+            return bool((await self.cluster.ListNodes(up, timeout=10.0)).total == len(self.agents))
+        except grpc.aio.AioRpcError:
+            return False
+
+    async def get(self, name: str) -> types_pb2.Job:
+        """Return a job."""
+        found: types_pb2.Job = await self.jobs.GetJob(scheduler_pb2.GetJobRequest(id=name), timeout=10.0)
+        return found
+
+    async def runs(self, name: str, run: int) -> bool:
+        """Whether a run of a job is on."""
+        found = await self.get(name)
+        return bool(found.state == types_pb2.JOB_STATE_RUNNING and found.run == run)
+
+    async def gang(self, name: str, gpus: int) -> None:
+        """Submit a gang of whole nodes."""
+        spec = types_pb2.JobSpec(id=name, gpus=gpus, gpus_per_node=GPUS, command=["true"])
+        await self.jobs.SubmitJob(scheduler_pb2.SubmitJobRequest(job=spec), timeout=10.0)
+
+    async def end(self) -> None:
+        """End all."""
+        await asyncio.gather(*(agent.die() for agent in self.agents.values()))
+        await self.channel.close()
+        await self.scheduler.stop()
+
+
+async def until(met: Callable[[], Awaitable[bool]], what: str, most_s: float = 300.0) -> float:
+    """Wait until a condition is met, and return how long that took, in seconds."""
+    began = time.perf_counter()
+    while not await met():
+        if time.perf_counter() - began > most_s:
+            raise RuntimeError(f"{what}: not within {most_s:.0f} s")
+        await asyncio.sleep(0.1)
+    return time.perf_counter() - began
+
+
+async def agents(args: argparse.Namespace) -> None:
+    """Let agents beat on a full cluster, lose one, and restart the scheduler under them."""
+    world = World(args, lambda: None)
+    row = Table(world.scheduler).row
+    ready_s, up_s = await world.begin()
+    row(f"scheduler ready, then {args.nodes:,} agents registered and probed", f"{ready_s:.1f} s, {up_s:.1f} s")
+    gangs = [f"gang{number}" for number in range(args.nodes // 10)]
+    for name in gangs:
+        await world.gang(name, 8 * GPUS)
+
+    async def all_run() -> bool:
+        return all([await world.runs(name, 1) for name in gangs])
+
+    took = await until(all_run, "all gangs run")
+    row(f"{len(gangs)} gangs of 64 GPUs started", f"{took:.1f} s")
+    before = use_of(world.scheduler.pid)
+    await asyncio.sleep(args.seconds)
+    after = use_of(world.scheduler.pid)
+    used = cores(before, after)
+    row("cores used while agents beat", " + ".join(f"{each:.2f}" for each in used.values()), "1")
+    row("memory", memory(world.scheduler), "2 GiB")
+    victim = (await world.get("gang0")).placement[0].node
+    await world.agents.pop(victim).die()
+
+    async def again() -> bool:
+        return await world.runs("gang0", 2)
+
+    took = await until(again, "the gang of a lost node runs again")
+    row("an agent is killed: its gang runs again after", f"{took:.1f} s (a lease of {args.lease_s:.0f} s)")
+    assert victim not in {each.node for each in (await world.get("gang0")).placement}
+    await world.scheduler.kill()
+    ready_s = await world.scheduler.start()
+    began = time.perf_counter()
+
+    async def all_back() -> bool:
+        status = await world.cluster.GetStatus(cluster_pb2.GetStatusRequest(), timeout=10.0)
+        return bool(status.agents_connected == len(world.agents))
+
+    await until(all_back, "all agents are back")
+    back_s = time.perf_counter() - began
+    row("the scheduler is killed and restarted: ready, then all agents back", f"{ready_s:.1f} s, {back_s:.1f} s")
+    kept = sum([await world.runs(name, 2 if name == "gang0" else 1) for name in gangs])
+    row("gangs that ran on untouched", f"{kept} of {len(gangs)}", "all")
+    row("gangs started twice, GPUs given twice", f"{len(world.ledger.faults)}", "0")
+    await world.end()
+
+
+# Kills
+
+
+async def chaos(args: argparse.Namespace) -> None:
+    """Kill the scheduler at moments drawn from a seed, while clients submit and gangs come and go."""
+    draw = np.random.default_rng(args.seed)
+    world = World(args, lambda: float(draw.uniform(0.5, 4.0)))
+    row = Table(world.scheduler).row
+    await world.begin()
+    load = Submitters(world.scheduler.address, args.clients, again=True, pause_s=0.2)
+    loading = asyncio.create_task(load.run(1e9))
+    ready: list[float] = []
+    for _ in range(args.kills):
+        await asyncio.sleep(float(draw.uniform(0.2, 6.0)))
+        await world.scheduler.kill()
+        ready.append(await world.scheduler.start())
+    load.stop()
+    await loading
+
+    async def all_done() -> bool:
+        found, _ = await all_jobs(world.scheduler.address)
+        return all(each.state == types_pb2.JOB_STATE_COMPLETED for each in found.values())
+
+    took = await until(all_done, "all jobs are completed", 600.0)
+    found, _ = await all_jobs(world.scheduler.address)
+    lost = [name for name in load.acked.values() if name not in found]
+    twice = len(load.acked) - len(set(load.acked.values()))
+    row("kills of the scheduler", f"{args.kills}; ready again {spread([1000 * each for each in ready])}")
+    row("acknowledged jobs that were lost", f"{len(lost)} of {len(load.acked):,}", "0")
+    row(
+        "submits answered with another's job, jobs nobody submitted", f"{twice}, {len(found) - len(load.acked)}", "0, 0"
+    )
+    again = [each for each in found.values() if each.run != 1]
+    row("jobs that needed more than one run", f"{len(again)} of {len(found):,}")
+    row("gangs started twice, GPUs given twice", f"{len(world.ledger.faults)}", "0")
+    row("all completed after the last kill", f"{took:.1f} s")
+    for fault in world.ledger.faults[:10]:
+        print(fault)
+    await world.end()
+
+
+SCENARIOS = {"submit": submit, "queue": queue, "agents": agents, "chaos": chaos}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run one scenario, and print a table in Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scenario", choices=SCENARIOS)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--clients", type=int, default=16)
+    parser.add_argument("--jobs", type=int, default=100_000)
+    parser.add_argument("--nodes", type=int, default=1250)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--lease-s", type=float, default=40.0, help="as the scheduler has it by default")
+    parser.add_argument("--set", dest="flags", action="append", default=[], help="a flag for optsched serve")
+    args = parser.parse_args(argv)
+    args.folder.mkdir(parents=True, exist_ok=True)
+    print(f"{args.scenario}: {machine(args.folder)}\n\n| what | seen | wanted |\n|---|---|---|", flush=True)
+    asyncio.run(SCENARIOS[args.scenario](args))
+    print(f"\nload average at the end: {machine(args.folder).rpartition('load average ')[2]}")
+
+
+if __name__ == "__main__":
+    main()

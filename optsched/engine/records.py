@@ -1,0 +1,145 @@
+"""A mapping that is never changed: a new version shares all but a few hundred entries with the one before.
+
+A state has 100,000 jobs and an event changes one of them; a copy of a dict for each would cost milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
+from itertools import chain
+from typing import TypeVar, overload
+
+K = TypeVar("K")
+V = TypeVar("V")
+D = TypeVar("D")
+
+CHUNK = 256
+"""Entries of a chunk, at most: a new version copies one chunk, and the list of all."""
+
+
+class Records(Mapping[K, V]):
+    """Entries in the order of their insertion, as a dict has them, cut into chunks.
+
+    `where` tells in which chunk a key was put last, by any version; it is shared by all versions and only ever grows.
+    A key that is not in it is in none of them. What it tells may be wrong for this version: then all chunks are looked
+    through.
+    """
+
+    __slots__ = ("_chunks", "_size", "_where")
+
+    def __init__(self, chunks: tuple[dict[K, V], ...], where: dict[K, int], size: int) -> None:
+        self._chunks = chunks
+        self._where = where
+        self._size = size
+
+    @classmethod
+    def of(cls, given: Mapping[K, V]) -> Records[K, V]:
+        """Return the same entries in the same order, as they are where they are such records already."""
+        if isinstance(given, Records):
+            return given
+        items = list(given.items())
+        chunks = tuple(dict(items[first : first + CHUNK]) for first in range(0, len(items), CHUNK))
+        where = {key: number for number, chunk in enumerate(chunks) for key in chunk}
+        return cls(chunks, where, len(items))
+
+    def put(self, key: K, value: V) -> Records[K, V]:
+        """Return a version in which a key has a value: in its place, at the end where it is new."""
+        found = self._find(key)
+        new = found is None
+        if found is None:
+            full = not self._chunks or len(self._chunks[-1]) >= CHUNK
+            found = len(self._chunks) if full else len(self._chunks) - 1
+        changed = {**self._chunks[found], key: value} if found < len(self._chunks) else {key: value}
+        if new:
+            self._where[key] = found
+        chunks = (*self._chunks[:found], changed, *self._chunks[found + 1 :])
+        return Records(chunks, self._where, self._size + new)
+
+    def drop(self, key: K) -> Records[K, V]:
+        """Return a version without a key. Raises KeyError where there is none."""
+        found = self._find(key)
+        if found is None:
+            raise KeyError(key)
+        changed = dict(self._chunks[found])
+        del changed[key]
+        chunks = (*self._chunks[:found], changed, *self._chunks[found + 1 :])
+        left = Records(chunks, self._where, self._size - 1)
+        # Chunks that have become thin are joined before there are many of them.
+        thin = len(chunks) > 8 + 2 * left._size // CHUNK
+        return Records.of(dict(left.items())) if thin else left
+
+    def chunks(self) -> Sequence[Mapping[K, V]]:
+        """Return the entries in their chunks: the same object where nothing of a chunk has changed."""
+        return self._chunks
+
+    def _find(self, key: K) -> int | None:
+        """Return the number of the chunk that a key is in."""
+        told = self._where.get(key)
+        if told is None:
+            return None
+        if told < len(self._chunks) and key in self._chunks[told]:
+            return told
+        return next((number for number, chunk in enumerate(self._chunks) if key in chunk), None)
+
+    def __getitem__(self, key: K) -> V:
+        found = self._find(key)
+        if found is None:
+            raise KeyError(key)
+        return self._chunks[found][key]
+
+    @overload
+    def get(self, key: K, /) -> V | None: ...
+    @overload
+    def get(self, key: K, /, default: V | D) -> V | D: ...
+    def get(self, key: K, /, default: V | D | None = None) -> V | D | None:
+        """Return the value of a key, else the default."""
+        found = self._find(key)
+        return default if found is None else self._chunks[found][key]
+
+    def __contains__(self, key: object) -> bool:
+        return self._find(key) is not None  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[K]:
+        return chain.from_iterable(self._chunks)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def values(self) -> ValuesView[V]:
+        """Return all values, in order."""
+        return _Values(self)
+
+    def items(self) -> ItemsView[K, V]:
+        """Return all entries, in order."""
+        return _Items(self)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        return other is self or dict(self.items()) == dict(other.items())
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Records.of, (dict(self.items()),)
+
+    def __repr__(self) -> str:
+        return f"Records({dict(self.items())!r})"
+
+
+class _Values(ValuesView[V]):
+    """Values, as fast as those of dicts."""
+
+    _mapping: Records[object, V]
+
+    def __iter__(self) -> Iterator[V]:
+        return chain.from_iterable(chunk.values() for chunk in self._mapping._chunks)
+
+
+class _Items(ItemsView[K, V]):
+    """Entries, as fast as those of dicts."""
+
+    _mapping: Records[K, V]
+
+    def __iter__(self) -> Iterator[tuple[K, V]]:
+        return chain.from_iterable(chunk.items() for chunk in self._mapping._chunks)

@@ -1,0 +1,46 @@
+"""Answers given under idempotency keys: requests that come together look theirs up together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from optsched.engine.ports import Store
+
+
+@dataclass(slots=True)
+class Answers:
+    """Looks keys up, all that have been asked for while the last look was under way in one."""
+
+    store: Store
+    _wanted: dict[str, asyncio.Future[bytes | None]] = field(default_factory=dict)
+    _looking: asyncio.Task[None] | None = None
+
+    async def known(self, key: str) -> bytes | None:
+        """Return the answer that was given under a key. Raises StoreError."""
+        answer = self._wanted.get(key)
+        if answer is None:
+            answer = self._wanted[key] = asyncio.get_running_loop().create_future()
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look())
+        return await asyncio.shield(answer)
+
+    async def all_known(self, keys: Collection[str]) -> Mapping[str, bytes]:
+        """Return the answers that were given under keys."""
+        return await asyncio.to_thread(self.store.known_keys, keys) if keys else {}
+
+    async def _look(self) -> None:
+        while self._wanted:
+            wanted, self._wanted = self._wanted, {}
+            try:
+                found = await asyncio.to_thread(self.store.known_keys, wanted)
+            except Exception as error:
+                for each in wanted.values():
+                    each.set_exception(error)
+                    # Who asked may be gone.
+                    each.exception()
+                continue
+            for key, each in wanted.items():
+                each.set_result(found.get(key))
+        self._looking = None

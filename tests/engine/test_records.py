@@ -1,0 +1,85 @@
+"""Records are what a dict would be, version by version."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+from optsched.engine.records import CHUNK, Records
+
+
+def test_versions_are_what_copies_of_dicts_are():
+    """Thousands of changes, each to a version drawn from the last ones: all versions stay what they were, in order."""
+    draw = np.random.default_rng(5)
+    versions: list[tuple[Records[int, int], dict[int, int]]] = [(Records.of({}), {})]
+    for number in range(6000):
+        records, plain = versions[-1 if draw.random() < 0.9 else int(draw.integers(0, len(versions)))]
+        # It grows to some chunks, then shrinks.
+        key = int(draw.integers(0, 4 * CHUNK))
+        plain = dict(plain)
+        if key in plain and draw.random() < (0.2 if number < 4000 else 0.9):
+            records = records.drop(key)
+            del plain[key]
+        else:
+            records = records.put(key, number)
+            plain[key] = number
+        versions = [*versions[-20:], (records, plain)]
+        assert len(records) == len(plain)
+        if number % 50 == 0:
+            for mine, theirs in versions:
+                assert list(mine.items()) == list(theirs.items())
+                assert list(mine) == list(theirs)
+                assert list(mine.values()) == list(theirs.values())
+                found = [mine.get(key, -1) for key in range(4 * CHUNK)]
+                assert found == [theirs.get(key, -1) for key in range(4 * CHUNK)]
+                assert [key in mine for key in range(100)] == [key in theirs for key in range(100)]
+
+
+def test_one_key_in_two_branches_is_found_in_both():
+    """Put at different places, with different values."""
+    base = Records.of(dict.fromkeys(range(CHUNK - 1), 0))
+    left = base.put(-1, 1)
+    right = base.put(-2, 0).put(-1, 2)
+    assert (base.get(-1), left[-1], right[-1]) == (None, 1, 2)
+    assert left.drop(-1) == base
+    assert left.drop(-1).get(-1) is None
+    assert list(right)[-2:] == [-2, -1]
+
+
+def test_equal_to_mappings_with_the_same_entries():
+    """Dicts among them, on either side; what is no mapping is not equal."""
+    records = Records.of({1: 2, 3: 4})
+    assert records == {3: 4, 1: 2}
+    assert records == {1: 2, 3: 4}
+    assert records == Records.of({1: 2}).put(3, 4)
+    assert records != {1: 2}
+    assert records != [(1, 2), (3, 4)]
+    assert Records.of(records) is records
+    assert pickle.loads(pickle.dumps(records)) == records
+    assert repr(records) == "Records({1: 2, 3: 4})"
+
+
+def test_a_key_that_is_not_there_is_an_error():
+    """As with dicts."""
+    records = Records.of({1: 2})
+    for key in (2, 3):
+        with pytest.raises(KeyError):
+            records[key]
+        with pytest.raises(KeyError):
+            records.drop(key)
+    assert records.get(2) is None
+    assert records.get(2, 7) == 7
+
+
+def test_many_drops_leave_few_chunks():
+    """A queue through which many pass does not become a list of empty chunks."""
+    records: Records[int, int] = Records.of({})
+    for key in range(30 * CHUNK):
+        records = records.put(key, key)
+        if key >= CHUNK:
+            records = records.drop(key - CHUNK)
+    assert list(records) == list(range(29 * CHUNK, 30 * CHUNK))
+    assert len(records._chunks) <= 10
+    assert len(records._where) <= 10 * CHUNK
