@@ -34,8 +34,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show it; 0 where all came about as told."""
     import asyncio
+    import signal
     import tempfile
     import time
+
+    import grpc
 
     from optsched.cli.demo_cluster import DemoFailed, demo_cluster, left
     from optsched.cli.terminal import say
@@ -46,6 +49,10 @@ def run(args: argparse.Namespace) -> int:
         say(f"{time.monotonic() - began:5.1f} s  {text}")
 
     async def whole(folder: Path) -> list[str]:
+        story = asyncio.current_task()
+        assert story is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, story.cancel)
+        tell("a scheduler and eight agents are started on this machine, with declared GPUs")
         async with asyncio.timeout(LONGEST_S), demo_cluster(folder) as cluster:
             return await Story(cluster, tell).tell_all()
 
@@ -54,6 +61,10 @@ def run(args: argparse.Namespace) -> int:
             shown = asyncio.run(whole(Path(name)))
         except TimeoutError:
             raise DemoFailed(f"the demo took longer than {LONGEST_S:g} s") from None
+        except asyncio.CancelledError:
+            raise DemoFailed("told to end") from None
+        except grpc.aio.AioRpcError as error:
+            raise DemoFailed(f"the scheduler says {error.code().name.lower()}: {error.details()}") from None
         if remaining := left(Path(name)):
             raise DemoFailed(f"{len(remaining)} processes are left")
     say("\nWhat was shown, and checked:")

@@ -45,6 +45,7 @@ SNAPSHOT = {
 """What the scheduler begins with: the agents bring the nodes to life."""
 
 SERVE = {
+    "store": "memory:",
     "grpc_listen": "127.0.0.1:0",
     "rest_listen": "127.0.0.1:0",
     "rounds_in": "thread",

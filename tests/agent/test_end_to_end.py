@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from optsched.store import open_store
 from optsched.values.ids import JobId, NodeId
 from optsched.values.job import JobState
 from optsched.wire.v1 import scheduler_pb2, types_pb2
@@ -70,6 +71,29 @@ def test_a_gang_over_two_nodes_is_preempted_goes_on_from_where_it_stopped_and_en
             assert f"goes on after step {int(saved.removeprefix('step-'))}" in first_line(tmp_path / first, 2)
             await it.until(lambda state: all(not each.bookings for each in state.nodes.values()))
             assert carriers(tmp_path / "n1") == carriers(tmp_path / "n2") == []
+
+    run(story())
+
+
+def test_a_restart_of_the_scheduler_stops_no_job(tmp_path: Path) -> None:
+    """It comes back at the same place, with what it stored and a larger epoch; agents come back to it by themselves."""
+
+    async def story() -> None:
+        place = f"sqlite:///{tmp_path / 'state.db'}"
+        async with AsyncExitStack() as stack:
+            async with serving(open_store(place)) as it:
+                where = it.service.grpc_address
+                port = int(where.rpartition(":")[2])
+                await stack.enter_async_context(agent(tmp_path / "n1", port, node="n1"))
+                await stack.enter_async_context(agent(tmp_path / "n2", port, node="n2"))
+                await submit(it, "train", 8, tmp_path, 150)
+                state = await it.until(lambda state: bool(state.jobs[JobId("train")].checkpoints))
+                epoch = state.epoch
+            async with serving(open_store(place), grpc_listen=where) as it:
+                state = await it.job_is("train", JobState.COMPLETED)
+                assert state.epoch > epoch
+                assert state.jobs[JobId("train")].run == 1
+                await it.until(lambda state: all(not each.bookings for each in state.nodes.values()))
 
     run(story())
 

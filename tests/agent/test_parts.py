@@ -271,6 +271,7 @@ def test_what_is_wrong_with_settings_is_told_in_a_line_each() -> None:
     assert len(lines) == 5
     for name in ("--gpus", "--scheduler", "--ports", "--domains", PREFIX + "LOG_LEVEL"):
         assert any(name in line and "allowed:" in line for line in lines), lines
+    assert any("host:port" in line for line in lines)
 
 
 @pytest.mark.parametrize("ports", ["0-5", "9-8", "1-65536"])
