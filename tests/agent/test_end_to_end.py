@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -45,7 +46,7 @@ async def submit(it: Served, job: str, gpus: int, folder: Path, steps: int, **mo
         gpus_per_node=4,
         command=[sys.executable, TRAIN, "--folder", str(folder / job), "--steps", str(steps), "--step-s", "0.02"],
         environment={"OMP_NUM_THREADS": "1"},
-        checkpoint=types_pb2.CheckpointConfig(on_signal=True, cost_s=1, interval_s=0.5),
+        checkpoint=types_pb2.CheckpointConfig(on_signal=True, cost_s=1, interval_s=0.5, elastic="min_gpus" in more),
         **more,  # type: ignore[arg-type]
     )
     await it.scheduler.SubmitJob(scheduler_pb2.SubmitJobRequest(job=spec))
@@ -117,6 +118,32 @@ def first_line(folder: Path, run: int) -> str:
         if (folder / "logs" / "low" / str(run) / f"rank-{rank}.out").exists():
             return log_of(folder, "low", run, rank).partition("\n")[0]
     return ""
+
+
+def test_an_elastic_gang_goes_on_smaller_with_the_same_bits(tmp_path: Path) -> None:
+    """Two nodes; an urgent job needs one. The gang is not stopped but shrunk, and ends with the weights of any size."""
+
+    async def story() -> None:
+        async with cluster(tmp_path, "n1", "n2") as (it, _):
+            await submit(it, "train", 8, tmp_path, 150, min_gpus=4, max_gpus=8)
+            await it.until(lambda state: bool(state.jobs[JobId("train")].checkpoints))
+            await submit(it, "urgent", 4, tmp_path, 20, priority=1000)
+            state = await it.job_is("train", JobState.COMPLETED)
+            record = state.jobs[JobId("train")]
+            assert record.run > 1
+            assert record.job.preemptions == 0
+            await it.job_is("urgent", JobState.COMPLETED)
+            outputs = [path.read_text() for path in tmp_path.glob("n?/logs/train/*/rank-0.out")]
+            assert any("rank 0 of 2" in text for text in outputs)
+            assert any("rank 0 of 1" in text for text in outputs)
+            alone = await asyncio.create_subprocess_exec(
+                *(sys.executable, TRAIN, "--folder", str(tmp_path / "alone"), "--steps", "150", "--interval-s", "0"),
+                stdout=asyncio.subprocess.PIPE,
+            )
+            wanted = (await alone.communicate())[0].decode().splitlines()[-1]
+            assert wanted in "".join(outputs)
+
+    run(story())
 
 
 def test_a_gang_whose_node_is_lost_starts_again_elsewhere_and_ends(tmp_path: Path) -> None:
