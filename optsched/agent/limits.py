@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from pathlib import Path
-from urllib.parse import quote
 
+from optsched.agent.statefile import file_name
 from optsched.agent.values import Key
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class Cgroups:
     """Control groups below `base`, which this agent may write to."""
 
     def __init__(self, base: Path, node: str) -> None:
-        self._base = base / f"optsched-{quote(node, safe='')}"
+        self._base = base / f"optsched-{file_name(node)}"
         self._base.mkdir(exist_ok=True)
         for folder in (base, self._base):
             for each in CONTROLLERS:
@@ -73,7 +73,7 @@ class Cgroups:
                 each.rmdir()
 
     def _folder(self, key: Key) -> Path:
-        return self._base / f"{quote(key.job, safe='')}.{key.run}"
+        return self._base / f"{file_name(key.job)}.{key.run}"
 
 
 Limits = NoLimits | Cgroups

@@ -115,6 +115,12 @@ class Link:
                 why = "the stream ended" if refused is None else refused.reason
             except grpc.aio.AioRpcError as error:
                 why = f"{error.code().name.lower()}: {error.details()}"
+            except asyncio.CancelledError:
+                # That of the stream, by the side that writes; or of this task, by who started it.
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+                why = "the stream was given up"
             if self.connected.is_set() and loop.time() - began > LONGEST_WAIT_S:
                 failures = 0
             self.connected.clear()
@@ -197,6 +203,11 @@ class Link:
                     async with asyncio.timeout_at(next_beat):
                         await self._news.wait()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            log.debug("the stream is gone")
+        except Exception:
+            log.exception("nothing more can be said on this stream")
+        finally:
+            # Whoever reads learns by that; a stream on which nothing is said would look alive.
             call.cancel()
 
     async def _write(self, call: _Call, stream: _Stream, message: wire.AgentMessage) -> None:

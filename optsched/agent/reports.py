@@ -89,11 +89,11 @@ def _parse(line: bytes, now: float) -> Checkpoint | Speed | bool | None:
 
 def _checkpoint(found: dict[str, object], now: float) -> Checkpoint:
     version = found["checkpoint"]
-    if not isinstance(version, str) or not 0 < len(version) <= MOST_NAME:
-        raise ValueError(f"checkpoint: allowed: text of 1 to {MOST_NAME} characters")
+    if not isinstance(version, str) or not 0 < len(version) <= MOST_NAME or not version.isprintable():
+        raise ValueError(f"checkpoint: allowed: printable text of 1 to {MOST_NAME} characters")
     tier = found.get("tier", "")
-    if not isinstance(tier, str) or len(tier) > MOST_NAME:
-        raise ValueError(f"tier: allowed: text of at most {MOST_NAME} characters")
+    if not isinstance(tier, str) or len(tier) > MOST_NAME or not tier.isprintable():
+        raise ValueError(f"tier: allowed: printable text of at most {MOST_NAME} characters")
     at = min(now, _number(found, "at")) if "at" in found else now
     step = _whole(found, "step") if "step" in found else None
     return Checkpoint(version, at, tier, _whole(found, "bytes") if "bytes" in found else 0, step)

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from optsched.agent.statefile import file_name
 from optsched.errors import UsageError
 from optsched.files.fields import Absent, Id, NodeGpus, Strict, Text
 
@@ -76,7 +77,7 @@ class Settings(Strict):
         if self.state_dir is not None:
             return Path(self.state_dir).absolute()
         base = Path("/var/lib") if os.geteuid() == 0 else Path.home() / ".local" / "state"
-        return base / "optsched" / self.name.replace("/", "_")
+        return base / "optsched" / file_name(self.name)
 
     @property
     def port_range(self) -> tuple[int, int]:

@@ -9,6 +9,7 @@ logs/JOB/RUN/   what its tasks write: rank-0.out, rank-0.err
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from optsched.agent.values import Key, Pending, Probed, Run, Said, Saved, State
 from optsched.errors import StoreDamaged, StoreInUse
 
 FORMAT = 1
+LONGEST_NAME = 200
 T = TypeVar("T", Said, Saved, Probed)
 
 
@@ -119,15 +121,23 @@ class StateFolder:
 
     def run_folder(self, key: Key) -> Path:
         """Return where a run's files are."""
-        return self.path / "runs" / quote(key.job, safe="") / str(key.run)
+        return self.path / "runs" / file_name(key.job) / str(key.run)
 
     def log_file(self, key: Key, rank: int, stream: str) -> Path:
         """Return where a task writes; `stream` is out or err."""
-        return self.path / "logs" / quote(key.job, safe="") / str(key.run) / f"rank-{rank}.{stream}"
+        return self.path / "logs" / file_name(key.job) / str(key.run) / f"rank-{rank}.{stream}"
 
 
 def _only(outbox: Sequence[Pending], kind: type[T]) -> tuple[T, ...]:
     return tuple(each for each in outbox if isinstance(each, kind))
+
+
+def file_name(name: str) -> str:
+    """Return a name as one of a file: any name, of any length; different for different names."""
+    safe = quote(name, safe="").replace(".", "%2E", 1) if name.startswith(".") else quote(name, safe="")
+    if len(safe) <= LONGEST_NAME:
+        return safe
+    return f"{safe[: LONGEST_NAME - 65]}-{hashlib.sha256(name.encode()).hexdigest()}"
 
 
 def passable(folder: Path) -> None:

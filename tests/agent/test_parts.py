@@ -20,7 +20,7 @@ from optsched.agent.ports import Ports
 from optsched.agent.probing import command_of, probe
 from optsched.agent.reports import Speed, read_reports
 from optsched.agent.settings import PREFIX, Settings, pairs
-from optsched.agent.statefile import StateFolder
+from optsched.agent.statefile import StateFolder, file_name
 from optsched.agent.values import Key, Outcome, Phase, Probed, Run, Said, Saved, StartSpec, State, Task
 from optsched.errors import InputError, StoreDamaged, StoreInUse, UsageError
 from optsched.files.settings import load
@@ -100,6 +100,11 @@ def test_reports_are_read_by_whole_lines_and_what_is_none_is_passed_over(tmp_pat
         '{"checkpoint": "v1", "step": 3, "at": 90.5}',
         "not json",
         '{"checkpoint": 7}',
+        '{"checkpoint": "\\ud800"}',
+        '{"checkpoint": "a\\u0000b"}',
+        '{"checkpoint": "v", "tier": "\\udfff"}',
+        '{"checkpoint": "v", "step": 1e999}',
+        "[" * 4000,
         '{"checkpoint": "v2", "at": 200}',
         '{"step": 4, "step_s": 0.25}',
         '{"step": -1, "step_s": 0.25}',
@@ -237,6 +242,14 @@ def test_names_of_jobs_become_names_of_files() -> None:
     folder = StateFolder(Path("/s"))
     assert folder.run_folder(J) == Path("/s/runs/team%2Fjob%3A1/2")
     assert folder.log_file(J, 7, "err") == Path("/s/logs/team%2Fjob%3A1/2/rank-7.err")
+
+
+@pytest.mark.parametrize("name", ["..", ".", ".hidden", "a/../b", "x" * 253, "/" * 253, "é" * 100])
+def test_any_name_is_one_of_a_file(name: str, tmp_path: Path) -> None:
+    found = file_name(name)
+    (tmp_path / found).mkdir()
+    assert [each.name for each in tmp_path.iterdir()] == [found]
+    assert file_name(name + "1") != found
 
 
 def test_old_logs_go_and_those_of_runs_that_are_there_stay(tmp_path: Path) -> None:
