@@ -35,6 +35,11 @@ MOST_WAITING = 64
 """Checkpoints of one run that wait for an acknowledgement; of more the oldest are of no use any more."""
 
 
+CAUSE_FIRST_S = 2.0
+"""When a machine fails, tasks of its gang on other nodes fail with it. That is told so much later, so that the
+scheduler hears the cause first, and the job is not blamed for it."""
+
+
 def step(state: State, message: m.Message, now: float) -> tuple[State, tuple[m.Action, ...]]:
     """Return what the state becomes, and what is to be done. `now` is in seconds since 1970."""
     draft = Draft(state, now, [])
@@ -47,10 +52,10 @@ def step(state: State, message: m.Message, now: float) -> tuple[State, tuple[m.A
 
 
 def next_due(state: State) -> float | None:
-    """Return when time alone changes something: the next grace that ends. None: never."""
-    return min(
-        (r.kill_at for r in state.runs.values() if r.phase is Phase.STOPPING and r.kill_at is not None), default=None
-    )
+    """Return when time alone changes something: a grace ends, a failure is told. None: never."""
+    kills = (run.kill_at for run in state.runs.values() if run.phase is Phase.STOPPING)
+    words = (run.say_at for run in state.runs.values())
+    return min((at for at in (*kills, *words) if at is not None), default=None)
 
 
 def idle_gpus(state: State) -> tuple[int, ...]:
@@ -154,6 +159,8 @@ def _held(draft: Draft, key: Key) -> Run | None:
     know(draft, key)
     run = draft.state.runs.get(key)
     if run is None or run.phase is Phase.ENDED:
+        if run is not None:
+            draft.put(replace(run, say_at=None))
         draft.say(key, Outcome.RELEASED)
         return None
     return run
@@ -235,9 +242,12 @@ def _ended(draft: Draft, message: m.Ended) -> None:
         say_end(draft, run, Outcome.RELEASED, told(end), end)
     else:
         outcome, why = classify(end)
-        say_end(draft, run, outcome, why, end)
-        if outcome is not Outcome.OK:
-            draft.say(run.key, Outcome.RELEASED)
+        if outcome is Outcome.FAILED and run.start is not None and run.start.node_count > 1:
+            draft.put(replace(run, phase=Phase.ENDED, kill_at=None, end=end, say_at=draft.now + CAUSE_FIRST_S))
+        else:
+            say_end(draft, run, outcome, why, end)
+            if outcome is not Outcome.OK:
+                draft.say(run.key, Outcome.RELEASED)
     settle(draft)
 
 
@@ -269,6 +279,11 @@ def _tick(draft: Draft, message: m.Tick) -> None:
     for run in list(draft.state.runs.values()):
         if run.phase is Phase.STOPPING and run.kill_at is not None and run.kill_at <= draft.now:
             end_run(draft, run, "")
+        elif run.say_at is not None and run.end is not None and run.say_at <= draft.now:
+            draft.put(replace(run, say_at=None))
+            outcome, why = classify(run.end)
+            say_end(draft, run, outcome, why, run.end)
+            draft.say(run.key, Outcome.RELEASED)
 
 
 _COMMANDS: dict[type, Callable[[Draft, Any], None]] = {

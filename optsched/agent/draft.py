@@ -89,6 +89,7 @@ def end_run(draft: Draft, run: Run, why: str) -> None:
         draft.say(run.key, Outcome.RELEASED, why)
         settle(draft)
     elif run.phase is Phase.ENDED:
+        draft.put(replace(run, say_at=None))
         draft.say(run.key, Outcome.RELEASED)
     elif run.phase is not Phase.KILLING:
         # Of one that is being started nothing can be ended yet: that is asked again once its tasks are there.
@@ -158,6 +159,7 @@ def say_end(draft: Draft, run: Run, outcome: Outcome, why: str, end: RunEnd) -> 
 
 def repeat_end(draft: Draft, run: Run) -> None:
     """Say again how a run ended to a scheduler that asks it to begin; what waits already is not said twice."""
-    if not any(isinstance(each, Said) and each.key == run.key for each in draft.state.outbox):
+    waits = run.say_at is not None or any(isinstance(e, Said) and e.key == run.key for e in draft.state.outbox)
+    if not waits:
         # Its end was acknowledged, and so it ended well: one that did not is released, and forgotten with that.
         draft.say(run.key, Outcome.OK)

@@ -124,7 +124,10 @@ class RunEnd:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run on this node. `kill_at` is on the agent's clock, seconds since 1970."""
+    """One run on this node. `kill_at` and `say_at` are on the agent's clock, seconds since 1970.
+
+    `say_at` is when it will be told that it failed, by `end`: what it is a consequence of is to be told first.
+    """
 
     key: Key
     phase: Phase
@@ -134,6 +137,8 @@ class Run:
     kill_at: float | None = None
     reports_read: int = 0
     says_done: bool = False
+    end: RunEnd | None = None
+    say_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,39 @@ def test_a_run_that_ends_badly_is_released_by_the_same_breath() -> None:
     assert t.state.outbox[0].exit_code == 3  # type: ignore[union-attr]
 
 
+def over_two_nodes() -> Told:
+    t = Told().reserve().tell(m.Start(1, A1, spec(node_count=2)), m.Launched(A1)).acked()
+    t.took()
+    return t
+
+
+def test_in_a_gang_over_several_nodes_the_cause_of_a_failure_may_be_told_first() -> None:
+    """Its tasks may have failed because those elsewhere are gone. If nobody says so in 2 s, it is their fault."""
+    t = over_two_nodes().tell(m.Ended(A1, BAD))
+    assert t.said == []
+    due = next_due(t.state)
+    assert due == t.now + 2.0
+    t.now = due - 1.0
+    assert t.tell(m.Tick()).said == [(A1, Out.FAILED), (A1, Out.RELEASED)]
+    assert next_due(t.state) is None
+
+
+def test_where_the_cause_was_told_meanwhile_the_consequence_is_not() -> None:
+    """The gang has failed by another node's fault, and is killed everywhere."""
+    for message in (m.Kill(1, A1), m.Release(1, A1), m.Signal(1, A1, 5.0), m.Reserve(1, A2, 1, (1,))):
+        t = over_two_nodes().tell(m.Ended(A1, BAD), message)
+        assert (A1, Out.RELEASED) in t.said
+        assert (A1, Out.FAILED) not in t.acked().said
+        t.now += 10
+        assert (A1, Out.FAILED) not in t.tell(m.Tick()).said
+
+
+def test_a_machines_fault_and_a_good_end_are_told_at_once() -> None:
+    assert over_two_nodes().tell(m.Ended(A1, GOOD)).said == [(A1, Out.OK)]
+    lost = RunEnd(lost="the node was restarted")
+    assert over_two_nodes().tell(m.Ended(A1, lost)).said == [(A1, Out.INFRA), (A1, Out.RELEASED)]
+
+
 def test_one_that_was_told_to_stop_has_no_end_but_its_release() -> None:
     for end in (GOOD, BAD, RunEnd((TaskEnd(0, None, 15),), TaskEnd(0, None, 15))):
         t = Told().working().acked().tell(m.Signal(1, A1, 30.0), m.Ended(A1, end))

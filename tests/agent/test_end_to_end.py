@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -72,6 +73,22 @@ def test_a_gang_over_two_nodes_is_preempted_goes_on_from_where_it_stopped_and_en
             assert f"goes on after step {int(saved.removeprefix('step-'))}" in first_line(tmp_path / first, 2)
             await it.until(lambda state: all(not each.bookings for each in state.nodes.values()))
             assert carriers(tmp_path / "n1") == carriers(tmp_path / "n2") == []
+
+    run(story())
+
+
+def test_a_job_is_not_blamed_when_a_machine_fails_its_gang(tmp_path: Path) -> None:
+    """On one node all of it is killed, as by a machine that breaks; on the other its task fails because of that."""
+
+    async def story() -> None:
+        async with cluster(tmp_path, "n1", "n2") as (it, _):
+            await submit(it, "train", 8, tmp_path, 120)
+            await it.until(lambda state: bool(state.jobs[JobId("train")].checkpoints))
+            keeper = json.loads((tmp_path / "n2" / "runs" / "train" / "1" / "keeper.json").read_text())
+            os.kill(keeper["pid"], signal.SIGKILL)
+            state = await it.job_is("train", JobState.COMPLETED)
+            record = state.jobs[JobId("train")]
+            assert (record.infra_failures, record.job_failures, record.run) == (1, 0, 2)
 
     run(story())
 
