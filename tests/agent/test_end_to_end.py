@@ -167,9 +167,9 @@ def test_a_gang_whose_node_is_lost_starts_again_elsewhere_and_ends(tmp_path: Pat
     """Of three nodes one falls silent: its agent is frozen, and its lease runs out."""
 
     async def story() -> None:
-        async with cluster(tmp_path, "n1", "n2", "n3", lease_s=3.0, lease_patience_s=1.0) as (it, agents):
-            await submit(it, "train", 8, tmp_path, 100)
-            state = await it.job_is("train", JobState.RUNNING)
+        async with cluster(tmp_path, "n1", "n2", "n3", lease_s=5.0, lease_patience_s=1.0) as (it, agents):
+            await submit(it, "train", 8, tmp_path, 200)
+            state = await it.until(lambda state: bool(state.jobs[JobId("train")].checkpoints))
             lost = sorted(state.jobs[JobId("train")].job.placement)[0]
             os.kill(agents[lost].process.pid, signal.SIGSTOP)
             await it.until(lambda state: state.nodes[lost].node.state.value == "down")
