@@ -59,6 +59,7 @@ class Agent:
             self._hear,
             now,
             draw,
+            settings.access,
         )
         self._logs = LogReader(self._link.send)
         self._runtime = Runtime(

@@ -14,6 +14,7 @@ import grpc
 import numpy as np
 
 from optsched.agent import messages as m
+from optsched.agent.access import OPEN, Access
 from optsched.agent.values import Pending
 from optsched.agent.wire_words import command_of, spoken
 from optsched.wire.v1 import agent_pb2 as wire
@@ -89,6 +90,7 @@ class Link:
     hear: Callable[[wire.SchedulerMessage], None]
     now: Callable[[], float]
     draw: np.random.Generator
+    access: Access = OPEN
     connected: asyncio.Event = field(default_factory=asyncio.Event)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _loose: asyncio.Queue[wire.AgentMessage] = field(default_factory=lambda: asyncio.Queue(MOST_QUEUED))
@@ -110,11 +112,13 @@ class Link:
             target, began = self.targets[failures % len(self.targets)], loop.time()
             refused: wire.Refused | None = None
             try:
-                async with grpc.aio.insecure_channel(target, options=OPTIONS) as channel:
+                async with self.access.channel(target, OPTIONS) as channel:
                     refused = await self._serve(channel)
                 why = "the stream ended" if refused is None else refused.reason
             except grpc.aio.AioRpcError as error:
                 why = f"{error.code().name.lower()}: {error.details()}"
+            except OSError as error:
+                why = str(error)
             except asyncio.CancelledError:
                 # That of the stream, by the side that writes; or of this task, by who started it.
                 task = asyncio.current_task()
@@ -133,7 +137,7 @@ class Link:
 
     async def _serve(self, channel: grpc.aio.Channel) -> wire.Refused | None:
         """Speak on one stream until it ends; return the refusal that ended it, if one did."""
-        call = agent_pb2_grpc.AgentStub(channel).Connect(wait_for_ready=False)  # type: ignore[no-untyped-call]
+        call = agent_pb2_grpc.AgentStub(channel).Connect(wait_for_ready=False, metadata=self.access.metadata())  # type: ignore[no-untyped-call]
         stream = _Stream()
         writer: asyncio.Task[None] | None = None
         try:

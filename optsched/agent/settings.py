@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from optsched.agent.access import Access
 from optsched.agent.statefile import file_name
 from optsched.errors import UsageError
 from optsched.files.fields import Absent, Id, NodeGpus, Strict, Text
@@ -30,6 +31,12 @@ class Settings(Strict):
     scheduler: Targets = Field(
         "127.0.0.1:7440", description="where the scheduler serves gRPC: host:port, or several with commas between"
     )
+    token_file: Absent[Text] = Field(None, description="a file with the token that the agent shows; none where absent")
+    tls_ca: Absent[Text] = Field(
+        None, description="a PEM file: authorities that vouch for the scheduler; nothing is encrypted where absent"
+    )
+    tls_certificate: Absent[Text] = Field(None, description="a PEM file with the agent's own certificate")
+    tls_key: Absent[Text] = Field(None, description="a PEM file with the key of that certificate")
     node: Absent[Id] = Field(None, description="the node's name, an id; the host's name where absent")
     state_dir: Absent[Text] = Field(
         None, description="a folder of this agent alone; /var/lib/optsched/NODE where absent, below home if not root"
@@ -70,6 +77,11 @@ class Settings(Strict):
     def name(self) -> str:
         """The node's name."""
         return self.node or socket.gethostname()
+
+    @property
+    def access(self) -> Access:
+        """How the agent shows who it is. Raises UsageError."""
+        return Access(self.token_file, self.tls_ca, self.tls_certificate, self.tls_key)
 
     @property
     def folder(self) -> Path:

@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
     flags = {key: given for key in Settings.model_fields if (given := getattr(args, key)) is not None}
     settings = load(Settings, PREFIX, flags, os.environ, args.config)
-    _ = settings.port_range
+    _ = settings.port_range, settings.access
     set_up(settings.log_level, settings.log_format)
     gpus = find_gpus(settings.gpus, settings.gpu_type or "")
     tell(f"optsched agent: {settings.name} with {gpus.count} GPUs, for {settings.scheduler}")
