@@ -9,7 +9,9 @@ BUDGET   ?= 10
 
 SEEDS    ?= 200
 
-.PHONY: help run plan test soak lint bench proto lock clean
+FOLDER   ?= .benchmarks/service
+
+.PHONY: help run plan test soak lint bench bench-service proto lock clean
 
 help:
 	@echo "make run    run a cluster on this machine for a minute: gangs, a preemption, a lost agent"
@@ -18,6 +20,7 @@ help:
 	@echo "make soak   drive the engine through SEEDS=200 random worlds: an hour or two"
 	@echo "make lint   style, types, layers"
 	@echo "make bench  time the benchmark rounds"
+	@echo "make bench-service  load the service: submits, a long queue, 1,250 agents, kills; half an hour"
 	@echo "make proto  generate code from the contract in service/proto"
 	@echo "make lock   resolve the dependencies anew into requirements.lock"
 
@@ -49,6 +52,11 @@ lint: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m pytest benchmarks -p no:xdist --benchmark-only
+
+# FOLDER is on the disk to measure; each scenario has a new store in it.
+bench-service: $(READY)
+	for each in submit queue agents chaos; do \
+	    rm -rf $(FOLDER)/$$each; $(BIN)/python -m benchmarks.service_load $$each $(FOLDER)/$$each || exit 1; done
 
 proto: $(READY)
 	$(BIN)/python service/generate.py

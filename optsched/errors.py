@@ -8,6 +8,7 @@ OptschedError
 │   ├── NotKnown        it names what does not exist
 │   ├── Taken           it names what exists with another content
 │   ├── Outdated        it was made for a version that is no longer in force
+│   ├── NotKept         it asks for what is kept no longer
 │   ├── NotNamed        it does not say, or not credibly, who asks
 │   ├── NotAllowed      who asks may not ask that
 │   ├── Busy            there is more to do than is taken in; to be tried again after a while
@@ -81,7 +82,11 @@ class Taken(Refusal):
 
 
 class Outdated(Refusal):
-    """A request states a version that is no longer the one in force, or asks for what is kept no longer."""
+    """A request states a version that is no longer the one in force."""
+
+
+class NotKept(Refusal):
+    """A request goes on from a place in the log that is kept no longer; begin anew."""
 
 
 class NotNamed(Refusal):

@@ -31,9 +31,14 @@ def _words(event: events.Event, job: JobId) -> tuple[str, str, str]:
     """Return the kind of an event, what it says, and the node that it happened on."""
     match event:
         case events.Submit():
-            return "submitted", f"submitted by team {event.job.team}: {event.job.gpus} GPUs", ""
+            held = ", held" if event.held else ""
+            return "submitted", f"submitted by team {event.job.team}: {event.job.gpus} GPUs{held}", ""
         case events.Asked():
             return "asked", f"{event.what}, asked by {event.by or 'somebody'}: {event.detail}", ""
+        case events.Hold():
+            return "waits", f"held{f': {event.reason}' if event.reason else ''}", ""
+        case events.Unhold():
+            return "waits", "no longer held", ""
         case events.Update():
             return "submitted", f"changed: {', '.join(sorted(event.changes))}", ""
         case events.Cancel():

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from optsched.engine.commands import Note
 from optsched.engine.log import jobs_of
 from optsched.engine.state import State
-from optsched.errors import Busy, Outdated
+from optsched.errors import Busy, NotKept
 from optsched.server import asked
 from optsched.server.caller import Caller
 from optsched.server.checks import Plain, request
@@ -85,7 +85,7 @@ class Hub:
         """Return what came after an entry. Raises Outdated where that is kept no longer."""
         first = self._kept[0].sequence if self._kept else self.leader.sequence + 1
         if sequence + 1 < first:
-            raise Outdated(f"what came after {sequence} is not kept; the oldest is {first}: watch from the start")
+            raise NotKept(f"what came after {sequence} is not kept; the oldest is {first}: watch from the start")
         return [each for each in self._kept if each.sequence > sequence]
 
     @contextmanager

@@ -177,7 +177,9 @@ class Leader:
             await self._inbox.put(None)
         await self.stopped.wait()
         if self._saving is not None:
-            await self._saving
+            # Who makes the bytes may be busy with a round; here it is done at once.
+            self._saving.cancel()
+            await asyncio.gather(self._saving, return_exceptions=True)
         if self.sequence != self._saved:
             await self._save(self._bytes)
 

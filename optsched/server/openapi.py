@@ -152,8 +152,12 @@ def _responses(route: Route, answer: Descriptor, made: _Schemas) -> Schema:
 
 _FAILURES = {
     "400": "the request is wrong: each field is named",
+    "401": "a token is needed",
+    "403": "the token is not for that",
     "404": "what it names does not exist",
+    "408": "the body did not come in time",
     "409": "the state of things does not allow it",
+    "410": "it goes on from what is kept no longer",
     "413": "the body is too large",
     "415": "the body is no JSON",
     "429": "there is more to do than is taken in: try again after Retry-After",
@@ -161,6 +165,7 @@ _FAILURES = {
     "501": "not served by this version",
     "503": "the scheduler does not lead, or cannot store: try again",
     "504": "not done in time",
+    "507": "no room is left to store anything",
 }
 
 

@@ -113,10 +113,15 @@ class Plans:
         if self._running >= MAX_PLANS:
             raise Busy(f"{MAX_PLANS} plans are being made: try again in a moment", 2.0)
         self._running += 1
-        try:
-            return await asyncio.to_thread(work)
-        finally:
-            self._running -= 1
+        planning = asyncio.ensure_future(asyncio.to_thread(work))
+        planning.add_done_callback(self._done)
+        # Who gives up waiting does not end the thread: it counts until it is done.
+        return await asyncio.shield(planning)
+
+    def _done(self, planning: asyncio.Future[T]) -> None:
+        self._running -= 1
+        if not planning.cancelled():
+            planning.exception()
 
     # Rounds that were
 

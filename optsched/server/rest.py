@@ -105,7 +105,7 @@ class _Served:
         async def serve(request: Request) -> Response:
             try:
                 caller = _caller(request, route.call, self._gate)
-                data = await asyncio.wait_for(self._data(request, route), self._limits.request_s)
+                data = await self._in_time(request, route)
                 if route.streams:
                     return await self._stream(route, data, caller)
                 answer = await asyncio.wait_for(self._answers[route.call](data, caller), self._limits.request_s)
@@ -140,6 +140,14 @@ class _Served:
                 first.cancel()
 
         return StreamingResponse(lines(), media_type="text/event-stream", headers={"cache-control": "no-store"})
+
+    async def _in_time(self, request: Request, route: Route) -> Plain:
+        """Return the request, unless its sender takes too long to send it."""
+        try:
+            return await asyncio.wait_for(self._data(request, route), self._limits.request_s)
+        except TimeoutError:
+            text = f"the body did not come within {self._limits.request_s:g} s"
+            raise HTTPException(408, text, {"connection": "close"}) from None
 
     async def _data(self, request: Request, route: Route) -> Plain:
         """Return the request of the contract that an HTTP request is. Raises InputError."""

@@ -7,11 +7,10 @@ gets nowhere.
 from __future__ import annotations
 
 import hashlib
-import struct
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from typing import Protocol
 
 from sqlalchemy import Connection, Engine, Insert, Row, bindparam, delete, insert, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
@@ -28,16 +27,15 @@ from optsched.store.packed import (
     pack_entry,
     round_checksum,
     round_size,
-    unpack_bill,
     unpack_blob,
     unpack_entry,
 )
 from optsched.store.pruning import Part, Pruning
+from optsched.store.reading import checked_entry, recover, round_of
 from optsched.store.retention import Retention
 from optsched.store.rules import check_next, check_round, check_state
 from optsched.store.tables import concerns, head, keys, log, plans, rounds, state, waiting
 from optsched.values.ids import JobId
-from optsched.values.plan import Source
 
 
 class Database(Protocol):
@@ -86,12 +84,6 @@ _ROUND = (
     .outerjoin(plans, plans.c.number == rounds.c.number)
     .where(rounds.c.number == bindparam("wanted"))
 )
-_AFTER_STATE = (
-    select(log.c.sequence, log.c.at, log.c.crc, log.c.body, waiting.c.crc.label("waiting_crc"), waiting.c.body)
-    .outerjoin(waiting, waiting.c.sequence == log.c.sequence)
-    .where(log.c.sequence > bindparam("after"))
-    .order_by(log.c.sequence)
-)
 
 
 class SqlStore:
@@ -127,7 +119,7 @@ class SqlStore:
                     with self._writer.begin():
                         self._epoch = self._new_epoch(self._writer)
                     with self._writer.begin():
-                        found = _recover(self._writer, self._epoch)
+                        found = recover(self._writer, self._epoch)
             except BaseException:
                 self._leave()
                 raise
@@ -238,7 +230,7 @@ class SqlStore:
         if before is not None:
             wanted = wanted.where(rounds.c.number < before)
         with self._look() as reader:
-            return [_round(row, None) for row in reader.execute(wanted)]
+            return [round_of(row, None) for row in reader.execute(wanted)]
 
     def round(self, number: int) -> RoundRecord | None:
         """Return a round with its plan."""
@@ -246,13 +238,13 @@ class SqlStore:
             row = reader.execute(_ROUND, {"wanted": number}).one_or_none()
         if row is None:
             return None
-        return _round(row, None if row.plan is None else unpack_blob(row.plan, f"the plan of round {number}"))
+        return round_of(row, None if row.plan is None else unpack_blob(row.plan, f"the plan of round {number}"))
 
     def history(self, job: JobId, after: int, limit: int) -> list[LogEntry]:
         """Return entries that concern a job, in order."""
         with self._look() as reader:
             rows = reader.execute(_HISTORY.limit(limit), {"wanted": job, "after": after}).all()
-        return [unpack_entry(sequence, at, _checked_entry(sequence, at, crc, body)) for sequence, at, crc, body in rows]
+        return [unpack_entry(sequence, at, checked_entry(sequence, at, crc, body)) for sequence, at, crc, body in rows]
 
     def close(self) -> None:
         """Let another process write."""
@@ -319,28 +311,6 @@ class SqlStore:
         self._database.leave()
 
 
-def _recover(connection: Connection, epoch: int) -> Recovered:
-    """Return the saved state and all entries after it. Raises StoreDamaged where one is missing or damaged."""
-    last, kept = connection.execute(select(head.c.sequence, head.c.saved)).one()
-    row = connection.execute(select(state.c.sequence, state.c.crc, state.c.body)).one_or_none()
-    if kept != (-1 if row is None else row.sequence):
-        raise StoreDamaged("the saved state is missing")
-    saved, body = 0, None
-    if row is not None:
-        saved = row.sequence
-        body = unpack_blob(_checked("the saved state", saved, 0.0, row.crc, row.body), "the saved state")
-    entries: list[LogEntry] = []
-    for sequence, at, crc, packed, waiting_crc, queued in connection.execute(_AFTER_STATE, {"after": saved}):
-        if sequence != saved + len(entries) + 1:
-            raise StoreDamaged(f"entry {saved + len(entries) + 1} of the log is missing")
-        if queued is not None:
-            queued = _checked_entry(sequence, at, waiting_crc, queued)
-        entries.append(unpack_entry(sequence, at, _checked_entry(sequence, at, crc, packed), queued))
-    if saved + len(entries) != last:
-        raise StoreDamaged(f"entry {saved + len(entries) + 1} of the log is missing")
-    return Recovered(epoch, saved, body, tuple(entries))
-
-
 def _insert(writer: Connection, into: Insert, rows: Sequence[Mapping[str, object]]) -> None:
     if rows:
         writer.execute(into, rows)
@@ -362,28 +332,3 @@ def _slices(items: list[bytes], most: int = 500) -> Iterator[list[bytes]]:
 def _key(key: str) -> bytes:
     """Return what a key is stored as: of one length, and telling nothing, whatever the key is."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
-
-
-def _checked(where: str, number: int, at: object, crc: int, body: object) -> bytes:
-    """Return a body as bytes. Raises StoreDamaged where a part of its row is not what was written."""
-    right = isinstance(at, float | int) and not isinstance(body, str)
-    found = bytes(body) if right else b""  # type: ignore[call-overload]
-    if not right or checksum(number, float(at), found) != crc:  # type: ignore[arg-type]
-        raise StoreDamaged(f"{where} is not what was written: its checksum differs")
-    return found
-
-
-def _checked_entry(sequence: int, at: object, crc: int, body: object) -> bytes:
-    return _checked(f"entry {sequence} of the log", sequence, at, crc, body)
-
-
-def _round(row: Row[Any], plan: bytes | None) -> RoundRecord:
-    """Return the round of a row. Raises StoreDamaged where that is not what was written."""
-    try:
-        found = RoundRecord(row.number, row.at, Source(row.source), row.gap, unpack_bill(row.number, row.bill), plan)
-        right = round_checksum(found) == row.crc
-    except (TypeError, ValueError, struct.error):
-        right = False
-    if not right:
-        raise StoreDamaged(f"round {row.number} is not what was written: its checksum differs")
-    return found

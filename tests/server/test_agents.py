@@ -297,3 +297,38 @@ def test_a_start_that_was_under_way_at_the_crash_is_carried_on() -> None:
             assert record(it, "train").run == 1  # type: ignore[attr-defined]
 
     asyncio.run(asyncio.wait_for(whole(), LONGEST_S))
+
+
+@served()
+async def test_a_store_from_a_backup_begins_a_later_epoch_than_its_agents_know(it: Served) -> None:
+    """All agents register again under it; what they run goes on, and commands are followed again."""
+    a, b = await it.racks("a b")
+    await it.scheduler.SubmitJob(api.SubmitJobRequest(job=types_pb2.JobSpec(id="train", gpus=8)))
+    await it.job_is("train", JobState.RUNNING)
+    runs = next(each for each in (a, b) if each.held)
+    other = b if runs is a else a
+    await other.leave()
+    other.epoch, other.session = 41, 2
+    await other.connect()
+    assert (other.epoch, it.state.epoch) == (42, 42)
+    await runs.leave()
+    runs.session = 2
+    await runs.connect()
+    assert runs.epoch == 42
+    assert it.state.jobs[JobId("train")].run == 1
+    await it.scheduler.CancelJob(api.CancelJobRequest(id="train"))
+    await it.job_is("train", JobState.CANCELLED)
+
+
+@served()
+async def test_an_epoch_that_never_was_is_refused(it: Served) -> None:
+    """It would leave no room for those to come."""
+    (a,) = await it.racks("a")
+    await a.leave()
+    a.epoch, a.session = 2**62, 2
+    answer = await a.open()
+    assert (answer.refused.code, answer.refused.reason) == (
+        wire.REFUSAL_CODE_INVALID,
+        f"epoch {2**62} was never in force",
+    )
+    assert it.state.epoch < 1000

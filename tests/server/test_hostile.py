@@ -5,6 +5,7 @@ The cluster has two racks of two nodes of eight GPUs, and the teams `t` and `vis
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from google.rpc.error_details_pb2 import BadRequest
 from google.rpc.status_pb2 import Status
 
+from optsched.server.timely import Timely
 from optsched.wire.convert import to_message
 from optsched.wire.status import DETAILS_KEY
 from optsched.wire.v1 import cluster_pb2 as cluster
@@ -297,6 +299,59 @@ async def test_bodies_that_are_no_bodies_are_refused_before_they_cost_anything(i
     assert it.state.jobs == {}
     # Others did not notice.
     assert (await http.post("/v1/jobs", json=JOB)).status_code == 202
+
+
+async def until_closed(address: str, *pieces: bytes) -> bytes:
+    """Send pieces over a bare connection, and read until the other side closes it."""
+    host, _, port = address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+        return await reader.read()
+    finally:
+        writer.close()
+
+
+@served(start=SMALL, request_s=0.2)
+async def test_who_sends_slowly_is_cut_off(it: Served) -> None:
+    """A body that never comes, a head that never ends, and nothing at all."""
+    head = b"POST /v1/jobs HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n"
+    answer = await until_closed(it.service.rest_address, head, b'{"gpus"')
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b"did not come within" in answer
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Timely, "head_s", 0.05)
+        assert await until_closed(it.service.rest_address, b"GET /v1/jobs HTTP/1.1\r\nhost") == b""
+        assert await until_closed(it.service.rest_address) == b""
+    assert (await it.http.get("/v1/status")).status_code == 200
+
+
+@served(start=SMALL)
+async def test_the_same_nodes_again_change_nothing(it: Served) -> None:
+    body = {"nodes": [{"id": "r0n0", "gpus": 8, "gpu_type": "h100", "domains": {"rack": "r0"}}, {"id": "x", "gpus": 4}]}
+    first = (await it.http.put("/v1/nodes", json=body)).json()["rules_version"]
+    again = (await it.http.put("/v1/nodes", json=body)).json()["rules_version"]
+    assert first == again
+    moved = body["nodes"][0] | {"domains": {"rack": "r1"}}
+    assert (await it.http.put("/v1/nodes", json={"nodes": [moved]})).json()["rules_version"] > again
+    assert (await it.http.get("/v1/nodes/r0n0")).json()["spec"]["domains"] == {"rack": "r1"}
+
+
+@served(start=SMALL)
+async def test_a_crowd_of_dry_runs_is_sent_away_and_the_rest_goes_on(it: Served) -> None:
+    answers = await asyncio.gather(*(it.http.post("/v1/plan", json={}) for _ in range(30)))
+    codes = [each.status_code for each in answers]
+    assert set(codes) == {200, 429}
+    assert all("retry-after" in each.headers for each in answers if each.status_code == 429)
+
+
+@served(start=SMALL, max_team_jobs=3)
+async def test_one_teams_flood_leaves_room_for_others(it: Served) -> None:
+    codes = [(await it.http.post("/v1/jobs", json={"gpus": 1, "team": "t"})).status_code for _ in range(5)]
+    assert codes == [202, 202, 202, 429, 429]
+    assert (await it.http.post("/v1/jobs", json={"gpus": 1, "team": "vision"})).status_code == 202
 
 
 @served(start=SMALL)

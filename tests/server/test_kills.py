@@ -21,7 +21,7 @@ from tests.server.service import FakeAgent, JumpingNow, Served, serving
 
 ROOT = Path(__file__).resolve().parents[2]
 NODES = ("a", "b")
-LONGEST_S = 60.0
+LONGEST_S = 300.0
 
 KILLS = [
     ("before_append", 9),

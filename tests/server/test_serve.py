@@ -24,6 +24,7 @@ from optsched.engine.ports import NO_KEYS
 from optsched.errors import InputError, StoreFull
 from optsched.server.settings import Settings, load_settings
 from optsched.store import MemoryStore
+from optsched.values.job import JobState
 from optsched.wire.v1 import scheduler_pb2 as api
 from optsched.wire.v1 import types_pb2
 from tests.server.service import LONGEST_S, Served, served, serving
@@ -220,11 +221,15 @@ class SlowStore(MemoryStore):
         super().__init__()
         self.blocked = False
         self.full = False
+        self.waits = False
+        self.refused = 0
 
     def append(self, entries: Sequence[LogEntry], keys: Mapping[str, bytes] = NO_KEYS) -> None:
         while self.blocked:
+            self.waits = True
             time.sleep(0.001)
         if self.full:
+            self.refused += 1
             raise StoreFull("no room is left; nothing was stored")
         super().append(entries, keys)
 
@@ -254,6 +259,29 @@ def test_more_than_is_taken_in_is_sent_away_and_reads_go_on() -> None:
     asyncio.run(asyncio.wait_for(whole(), LONGEST_S))
 
 
+def test_who_gives_up_before_its_turn_leaves_no_trace() -> None:
+    async def whole() -> None:
+        store = SlowStore()
+        async with serving(store) as it:
+            await it.until(lambda state: not state.due)
+            store.blocked = True
+            try:
+                first = asyncio.ensure_future(it.http.post("/v1/jobs", json={"id": "first", "gpus": 1}))
+                while not store.waits:
+                    await asyncio.sleep(0.001)
+                asked = api.SubmitJobRequest(job=types_pb2.JobSpec(id="late", gpus=1))
+                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                    await it.scheduler.SubmitJob(asked, timeout=0.3)
+                assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+            finally:
+                store.blocked = False
+            assert (await first).status_code == 202
+            assert (await it.http.post("/v1/jobs", json={"id": "last", "gpus": 1})).status_code == 202
+            assert set(it.state.jobs) == {"first", "last"}
+
+    asyncio.run(asyncio.wait_for(whole(), LONGEST_S))
+
+
 def test_a_full_disk_refuses_what_is_asked_and_loses_nothing() -> None:
     async def whole() -> None:
         store = SlowStore()
@@ -264,10 +292,16 @@ def test_a_full_disk_refuses_what_is_asked_and_loses_nothing() -> None:
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await it.scheduler.SubmitJob(api.SubmitJobRequest(job=job))
             assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            # Rounds and ticks, too, are tried again once there is room.
+            it.now.ahead_s += 1e6
+            while store.refused < 3:
+                await asyncio.sleep(0.01)
             store.full = False
             answer = await it.scheduler.SubmitJob(api.SubmitJobRequest(job=job))
             assert not answer.repeated_call
             assert set(it.state.jobs) == {"before", "during"}
+            await it.racks("a")
+            await it.job_is("during", JobState.RUNNING)
 
     asyncio.run(asyncio.wait_for(whole(), LONGEST_S))
 

@@ -15,7 +15,7 @@ from optsched.engine.planning import RoundPlanner
 from optsched.engine.ports import NO_KEYS
 from optsched.planner.plan import PlanOptions
 from optsched.server.leader import Change
-from optsched.server.rounds import ThreadRunner
+from optsched.server.runners import ThreadRunner
 from optsched.server.serve import Service
 from optsched.server.settings import Settings
 from optsched.store import open_store
