@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -69,6 +72,26 @@ async def joins(it: Served, folder: Path, node: str, **access: str) -> None:
     await asyncio.gather(made, return_exceptions=True)
 
 
+@asynccontextmanager
+async def refused() -> AsyncIterator[list[str]]:
+    """At the end an agent has been refused; why is known then."""
+    why: list[str] = []
+    heard = asyncio.Event()
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            why.append(str(getattr(record, "why", "")))
+            heard.set()
+
+    log, listener = logging.getLogger("optsched.agent.link"), Listener(logging.WARNING)
+    log.addHandler(listener)
+    try:
+        yield why
+        await heard.wait()
+    finally:
+        log.removeHandler(listener)
+
+
 def test_an_agent_is_let_in_by_its_token_which_is_read_anew_for_every_try(tmp_path: Path) -> None:
     """At first the file holds a token that nobody knows; then the right one is put there."""
     token = tmp_path / "token"
@@ -77,8 +100,9 @@ def test_an_agent_is_let_in_by_its_token_which_is_read_anew_for_every_try(tmp_pa
     async def story() -> None:
         async with serving(tokens=tokens(tmp_path)) as it:
             joining = asyncio.create_task(joins(it, tmp_path, "n1", token_file=str(token)))
-            while not (tmp_path / "n1" / "state.json").exists():
-                await asyncio.sleep(0.01)
+            async with refused() as why:
+                pass
+            assert "the token is not known" in why[0]
             assert NodeId("n1") not in it.state.nodes
             token.write_text("secret\n")
             await joining
