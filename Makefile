@@ -12,10 +12,11 @@ FROM     ?= 0
 
 FOLDER   ?= .benchmarks/service
 
-.PHONY: help run test soak lint bench bench-service proto lock clean
+.PHONY: help run plan test soak lint bench bench-service proto lock clean
 
 help:
-	@echo "make run    plan one round of a busy real cluster (SNAPSHOT=... for your own)"
+	@echo "make run    run a cluster on this machine for a minute: gangs, a preemption, a lost agent"
+	@echo "make plan   plan one round of a busy real cluster (SNAPSHOT=... for your own)"
 	@echo "make test   run the tests"
 	@echo "make soak   drive the engine through SEEDS=200 pairs of random worlds (FROM=0): about an hour"
 	@echo "make lint   style, types, layers"
@@ -33,6 +34,9 @@ $(READY): requirements.lock pyproject.toml
 	@touch $@
 
 run: $(READY)
+	$(BIN)/optsched demo
+
+plan: $(READY)
 	$(BIN)/optsched plan $(SNAPSHOT) --budget $(BUDGET)
 
 test: $(READY)

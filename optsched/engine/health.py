@@ -85,8 +85,12 @@ def back(draft: Draft, node: NodeId) -> None:
 
 
 def probed(draft: Draft, event: events.Probed) -> None:
-    """A probe passed, and the node opens; or it did not, and the node is suspected."""
+    """A probe passed, and a node that waits for it opens; or it did not, and the node is suspected."""
     record = known(draft, event.node)
+    if record is not None and record.node.state is NodeState.UP and not event.ok:
+        # An idle node that its agent has tested unasked.
+        suspect(draft, event.node, f"probe failed: {event.why}" if event.why else "probe failed")
+        return
     if record is None or record.node.state is not NodeState.PROBING:
         draft.note(Kind.STALE, "a probe that nobody waits for", node=event.node)
         return

@@ -130,20 +130,35 @@ def checkpointed(draft: Draft, event: events.Checkpointed) -> None:
             draft, event.job, None, f"a checkpoint of {moment_text(taken)}, and the run began at {moment_text(started)}"
         )
         return
-    if newest is not None and (taken < newest or (taken - newest < settings.checkpoint_gap_s and newest > started)):
-        if taken < newest:
-            _stale(
-                draft,
-                event.job,
-                None,
-                f"a checkpoint of {moment_text(taken)}, and one of {moment_text(newest)} is known",
-            )
+    if newest is not None and taken < newest:
+        text = f"a checkpoint of {moment_text(taken)}, and one of {moment_text(newest)} is known"
+        _stale(draft, event.job, None, text)
         return
     saved = Saved(event.version or f"{taken:g}", taken, safe_at(job, event.tier, taken))
+    if newest is not None and taken - newest < settings.checkpoint_gap_s and newest > started:
+        _supersede(draft, record, saved)
+        return
     kept = (*record.checkpoints, saved)[-settings.checkpoints_kept :]
     priced = taken if saved.safe_at is not None else job.last_checkpoint_at
     draft.put(replace(record, checkpoints=kept, job=replace(job, last_checkpoint_at=priced)), quietly=True)
     draft.due = True
+
+
+def _supersede(draft: Draft, record: JobRecord, saved: Saved) -> None:
+    """Let a checkpoint that comes soon after another take its place, not its instant: it counts as that one.
+
+    So the job goes on from what it saved last, as on a signal to stop, and gains no standing by saving often. One that
+    does not outlive its nodes takes the place of none that does.
+    """
+    last = max(record.checkpoints, key=lambda each: each.taken_at)
+    if saved.safe_at is None and last.safe_at is not None:
+        return
+    fresh = replace(last, version=saved.version, safe_at=saved.safe_at, failures=0)
+    kept = tuple(fresh if each is last else each for each in record.checkpoints)
+    job = record.job
+    if saved.safe_at is not None and last.safe_at is None:
+        job = replace(job, last_checkpoint_at=last.taken_at)
+    draft.put(replace(record, checkpoints=kept, job=job), quietly=True)
 
 
 RAM_TIERS = frozenset({"ram", "host_ram", "memory"})

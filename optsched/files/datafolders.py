@@ -11,12 +11,12 @@ SUFFIXES = (".yaml", ".yml", ".json", ".yaml.gz", ".yml.gz", ".json.gz")
 
 
 def data_folder(kind: str) -> Path:
-    """Return the folder `kind` ("models" or "topologies"): `_data/` of an installed wheel, else the checkout's own.
+    """Return the folder `kind` ("models", "topologies", "examples"): of an installed wheel, else the checkout's own.
 
     Raises InternalError where neither exists: the installation is broken.
     """
     package = Path(optsched.__file__).resolve().parent
-    for folder in (package / "_data" / kind, package.parent / kind):
+    for folder in (package / "_data" / kind, package.parent / kind, package.parent / "service" / kind):
         if folder.is_dir():
             return folder
     raise InternalError(f"the data folder {kind!r} is neither in the package nor beside it")

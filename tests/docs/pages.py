@@ -6,7 +6,7 @@ How a page is written:
 * ```` ```console ```` shows commands (`$ optsched …`) and what they print, on standard output and standard error,
   80 columns wide. A line `…` stands for lines that are left out; where there is none, the output is complete.
   `$ echo $?` shows the exit code of the command before it; where it is not asked for, it is 0.
-* ```` ```bash NAME ```` and ```` ```python NAME ```` stand on the page about the service, and are run against one.
+* ```` ```bash NAME ```` and ```` ```python NAME ```` are programs, which a test of their page runs.
 * ```` ```sh ```` is for a shell, and ```` ```text ```` a drawing; neither is run.
 """
 

@@ -25,7 +25,7 @@ from tests.docs.pages import (
 )
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-SHELL = re.compile(r"^(make( PYTHON=\S+)?( [a-z]+)?|\. \.venv/bin/activate|pip install \.)$")
+SHELL = re.compile(r"^(echo .+|optsched .+|make( PYTHON=\S+)?( [a-z]+)?|\. \.venv/bin/activate|pip install \.)$")
 SERVICE = "service.md"
 """Its blocks need a service, and have a test of their own."""
 
@@ -71,7 +71,10 @@ def test_a_block_is_of_a_kind_that_is_checked(page: Path) -> None:
         if page.name == SERVICE:
             assert block.language == "text" or block.file, f"{where}: a block without a name is not run"
             continue
-        assert block.language in ("yaml", "console", "sh", "text"), where
+        assert block.language in ("yaml", "console", "python", "sh", "text"), where
+        if block.language == "python":
+            assert block.file, f"{where}: a program without a name is not run"
+            assert block.file in (ROOT / "tests" / "docs" / f"test_{page.stem.replace('-', '_')}.py").read_text(), where
         if block.language == "yaml":
             assert block.file, f"{where}: a file without a name is not run"
             others = [text for name, text in texts.items() if name != block.file]

@@ -80,6 +80,16 @@ def test_a_node_serves_only_after_its_probe():
     assert cluster.settle().stands("j") == "starting"
 
 
+def test_an_idle_node_that_fails_a_probe_of_its_own_is_suspected():
+    """Its agent tests it now and then, unasked: a failure closes the node, a pass that nobody waits for is nothing."""
+    cluster = Driven(snapshot(nodes("a", 8)))
+    cluster.take(ev.Probed(NodeId("a")))
+    assert cluster.node("a") == "up"
+    cluster.take(ev.Probed(NodeId("a"), ok=False, why="a value is wrong"))
+    assert cluster.node("a") == "suspect"
+    assert "a value is wrong" in cluster.state.nodes[NodeId("a")].node.reason
+
+
 def test_a_node_cordoned_while_it_was_lost_stays_cordoned():
     """The operator's word outlives the repair."""
     cluster = Driven(snapshot(nodes("a b", 8)))

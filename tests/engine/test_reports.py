@@ -143,6 +143,30 @@ def test_a_flood_of_checkpoints_counts_as_one_every_ten_seconds():
     assert [each.taken_at for each in cluster.job("j").checkpoints] == [0, 10, 20, 30, 40, 50, 60]
 
 
+def test_what_is_saved_soon_after_another_takes_its_place_and_not_its_instant():
+    """Saved at 100 and, on the signal to stop, at 104: it goes on from the second, and counts as saved at 100.
+
+    A copy in host memory at 106 takes the place of none that outlives the node.
+    """
+    cluster = Driven(snapshot(nodes("a", 8), job("j").gang(8).running(a=8, lost=None)))
+    for second, version, tier in ((100.0, "v1", "store"), (104.0, "v2", "store"), (106.0, "v3", "ram")):
+        cluster.take(ev.Checkpointed(JobId("j"), version=version, tier=tier), second)
+    (saved,) = cluster.job("j").checkpoints
+    assert (saved.version, saved.taken_at) == ("v2", 100.0)
+    assert cluster.job("j").job.last_checkpoint_at == 100.0
+
+
+def test_a_copy_in_host_memory_that_is_uploaded_soon_counts_from_then_on():
+    """v1 is in memory at 100 and on the store at 103."""
+    cluster = Driven(snapshot(nodes("a", 8), job("j").gang(8).running(a=8, lost=None)))
+    cluster.take(ev.Checkpointed(JobId("j"), version="v1", tier="ram"), 100.0)
+    assert cluster.job("j").job.last_checkpoint_at is None
+    cluster.take(ev.Checkpointed(JobId("j"), version="v1", tier="store", taken_at=100.0), 103.0)
+    (saved,) = cluster.job("j").checkpoints
+    assert saved.safe_at is not None
+    assert cluster.job("j").job.last_checkpoint_at == 100.0
+
+
 def test_a_checkpoint_in_host_memory_is_not_counted_as_saved_work():
     """It goes with its node; the one on the object store 100 s ago is what a stop would fall back to."""
     cluster = Driven(snapshot(nodes("a", 8), job("j").gang(8).running(a=8, lost=100)))
