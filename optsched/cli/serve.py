@@ -28,7 +28,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--config", metavar="FILE", help="a YAML or JSON file with settings")
     group = parser.add_argument_group("settings")
     for key, field in Settings.model_fields.items():
-        default = "" if field.default is None else f" (default: {field.default})"
+        shown = str(field.default).lower() if isinstance(field.default, bool) else field.default
+        default = "" if field.default is None else f" (default: {shown})"
         group.add_argument(flag_of(key), metavar="VALUE", dest=key, help=f"{field.description}{default}")
     parser.set_defaults(run=run)
 

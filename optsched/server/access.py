@@ -169,7 +169,7 @@ class Gate:
     """
 
     tokens: Tokens | None = None
-    per_s: float = 2000.0
+    per_s: float = 10_000.0
     _buckets: OrderedDict[str, _Bucket] = field(default_factory=OrderedDict)
 
     def enter(self, method: str, bearer: str | None, certificate: str | None, peer: str) -> Caller:

@@ -12,6 +12,7 @@ from optsched.server.cluster import Cluster
 from optsched.server.hub import Hub
 from optsched.server.jobs import Jobs
 from optsched.server.leader import Leader
+from optsched.server.nodes import Nodes
 from optsched.server.plans import Plans
 
 Answer = Callable[[Plain, Caller], Awaitable[Plain]]
@@ -25,13 +26,14 @@ class Application:
     leader: Leader
     jobs: Jobs
     plans: Plans
+    nodes: Nodes
     cluster: Cluster
     hub: Hub
     agents: Agents
 
     def answers(self) -> Mapping[str, Answer]:
         """Return the methods that take a request and give an answer, by service and name."""
-        jobs, plans, cluster = self.jobs, self.plans, self.cluster
+        jobs, plans, nodes, cluster = self.jobs, self.plans, self.nodes, self.cluster
         return {
             "Scheduler.SubmitJob": jobs.submit,
             "Scheduler.SubmitJobs": jobs.submit_many,
@@ -48,15 +50,15 @@ class Application:
             "Scheduler.ListRounds": plans.rounds,
             "Scheduler.GetRound": plans.round,
             "Cluster.GetStatus": cluster.status,
-            "Cluster.ListNodes": cluster.nodes,
-            "Cluster.GetNode": cluster.node,
-            "Cluster.ListDomains": cluster.domains,
-            "Cluster.SetNodes": cluster.set_nodes,
-            "Cluster.RemoveNode": cluster.remove_node,
-            "Cluster.CordonNode": cluster.cordon,
-            "Cluster.UncordonNode": cluster.uncordon,
-            "Cluster.DrainNode": cluster.drain,
-            "Cluster.FenceNode": cluster.fence,
+            "Cluster.ListNodes": nodes.list,
+            "Cluster.GetNode": nodes.get,
+            "Cluster.ListDomains": nodes.domains,
+            "Cluster.SetNodes": nodes.set,
+            "Cluster.RemoveNode": nodes.remove,
+            "Cluster.CordonNode": nodes.cordon,
+            "Cluster.UncordonNode": nodes.uncordon,
+            "Cluster.DrainNode": nodes.drain,
+            "Cluster.FenceNode": nodes.fence,
             "Cluster.ListTeams": cluster.teams,
             "Cluster.SetTeams": cluster.set_teams,
             "Cluster.GetProfile": cluster.profile,

@@ -1,19 +1,16 @@
-"""Requests about nodes, teams, profile and reservations: one function each, called by gRPC and REST alike."""
+"""Requests about the scheduler, teams, profile and reservations: one function each, called by gRPC and REST alike."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
-
-import numpy as np
 
 import optsched
 from optsched.engine import events
 from optsched.engine.ports import Store
-from optsched.engine.state import NodeRecord, State
+from optsched.engine.state import State
 from optsched.engine.view import snapshot_of
 from optsched.errors import NotKnown
 from optsched.files.dump import profile_to_dict
@@ -22,44 +19,23 @@ from optsched.files.profiles import resolve_profile
 from optsched.files.report import Scope, show
 from optsched.server import asked
 from optsched.server.caller import Caller
+from optsched.server.changes import RULES, asked_by, changed
 from optsched.server.checks import (
     Plain,
     Rules,
     check_version,
     cluster_of,
-    read_nodes,
     read_reservation,
     read_teams,
     request,
 )
 from optsched.server.history import change_of
 from optsched.server.leader import Leader, Prepared
-from optsched.server.lists import read_token, write_token
+from optsched.server.nodes import Connections
 from optsched.server.shares import TeamShares, shares_of
-from optsched.server.views import gpus_by_team, node_view, reservation_view, team_view
-from optsched.topology.tree import build_tree
+from optsched.server.views import gpus_by_team, reservation_view, team_view
 from optsched.values.cluster import NodeState
-from optsched.values.ids import NODE_LEVEL, JobId, NodeId, ReservationId
-
-RULES = JobId("")
-"""Whose history is that of what operators changed."""
-
-
-class Connections(Protocol):
-    """Which agents are there."""
-
-    def connected(self, node: NodeId) -> bool:
-        """Return whether a node's agent is connected."""
-        ...
-
-    def skew_s(self, node: NodeId) -> float | None:
-        """Return by how much an agent's clock is ahead, None where it is not known."""
-        ...
-
-    @property
-    def count(self) -> int:
-        """How many agents are connected."""
-        ...
+from optsched.values.ids import ReservationId
 
 
 @dataclass(slots=True)
@@ -106,111 +82,6 @@ class Cluster:
         found = await asyncio.to_thread(self.store.history, RULES, asking.after_sequence, size + 1)
         return {"changes": [change_of(entry) for entry in found[:size]], "more": len(found) > size}
 
-    # Nodes
-
-    async def nodes(self, data: Plain, caller: Caller) -> Plain:
-        """Return a page of nodes, in order of their ids."""
-        asking, scope = request(asked.ListNodesRequest, data)
-        after = read_token(asking.page_token, scope)
-        state = self.leader.state
-        inside = self._inside(asking.domain, state) if asking.domain else None
-        found = [
-            name
-            for name, record in state.nodes.items()
-            if (not asking.states or record.node.state.value in asking.states) and (inside is None or name in inside)
-        ]
-        later = sorted(name for name in found if after is None or name > after[1])
-        page = later[: asking.size]
-        token = write_token(0.0, page[-1]) if len(later) > asking.size else ""
-        return {
-            "nodes": [self._node(state.nodes[name]) for name in page],
-            "next_page_token": token,
-            "total": len(found),
-        }
-
-    def _inside(self, domain: str, state: State) -> set[NodeId]:
-        """Return the nodes of a domain. Raises NotKnown."""
-        tree = build_tree(cluster_of(state))
-        found = tree.find_domains(domain)
-        if not found:
-            raise NotKnown(f"no domain is called {domain}")
-        return {tree.node_ids[n] for level, number in found for n in tree.nodes_in(level, number)}
-
-    async def node(self, data: Plain, caller: Caller) -> Plain:
-        """Return one node."""
-        asking, _ = request(asked.GetNodeRequest, data)
-        return self._node(_known(self.leader.state, asking.id))
-
-    def _node(self, record: NodeRecord) -> Plain:
-        name = record.node.id
-        return node_view(record, connected=self.agents.connected(name), skew_s=self.agents.skew_s(name))
-
-    async def domains(self, data: Plain, caller: Caller) -> Plain:
-        """Return the domains of one level, or of all but the node."""
-        asking, scope = request(asked.ListDomainsRequest, data)
-        state = self.leader.state
-        levels = (*state.cluster.levels, NODE_LEVEL)
-        if asking.level and asking.level not in levels:
-            scope.fault(f"unknown level {show(asking.level)}", f"one of {', '.join(levels)}", "level")
-            scope.report.raise_faults()
-        return await asyncio.to_thread(_domains, state, asking.level)
-
-    async def set_nodes(self, data: Plain, caller: Caller) -> Plain:
-        """Add nodes, or describe them anew: all of them, or none."""
-        asking, scope = request(asked.SetNodesRequest, data)
-
-        def prepare(state: State, now: float) -> Prepared[Plain]:
-            check_version(state, asking.expected_version)
-            read = read_nodes(asking.nodes, scope.at("nodes"), self.rules.known(state, now))
-            scope.report.raise_faults()
-            return self._changed(caller, "set_node", data, scope, [events.SetNode(node) for node in read])
-
-        return await self.leader.ask(prepare)
-
-    async def remove_node(self, data: Plain, caller: Caller) -> Plain:
-        """Take a node out for good."""
-        asking, scope = request(asked.RemoveNodeRequest, data)
-
-        def prepare(state: State, now: float) -> Prepared[Plain]:
-            node = _known(state, asking.id).node.id
-            return self._changed(caller, "node_removed", data, scope, [events.NodeRemoved(node)], warns=False)
-
-        return await self.leader.ask(prepare)
-
-    async def cordon(self, data: Plain, caller: Caller) -> Plain:
-        """Close a node to new work."""
-        asking, _ = request(asked.CordonNodeRequest, data)
-        return await self._operate(caller, "cordon", data, events.Cordon(NodeId(asking.id), asking.reason))
-
-    async def uncordon(self, data: Plain, caller: Caller) -> Plain:
-        """Open a node again."""
-        asking, _ = request(asked.UncordonNodeRequest, data)
-        return await self._operate(caller, "uncordon", data, events.Uncordon(NodeId(asking.id)))
-
-    async def drain(self, data: Plain, caller: Caller) -> Plain:
-        """Close a node and empty it."""
-        asking, _ = request(asked.DrainNodeRequest, data)
-        return await self._operate(caller, "drain", data, events.Drain(NodeId(asking.id), asking.reason))
-
-    async def fence(self, data: Plain, caller: Caller) -> Plain:
-        """State that nothing runs any more on a lost node."""
-        asking, _ = request(asked.FenceNodeRequest, data)
-        return await self._operate(caller, "fenced", data, events.Fenced(NodeId(asking.id)))
-
-    async def _operate(
-        self,
-        caller: Caller,
-        what: str,
-        data: Plain,
-        event: events.Cordon | events.Uncordon | events.Drain | events.Fenced,
-    ) -> Plain:
-        def prepare(state: State, now: float) -> Prepared[Plain]:
-            _known(state, event.node)
-            happened = (_asked(caller, what, data), event)
-            return Prepared(lambda after: self._node(_known(after, event.node)), happened)
-
-        return await self.leader.ask(prepare)
-
     # Teams
 
     async def teams(self, data: Plain, caller: Caller) -> Plain:
@@ -247,7 +118,7 @@ class Cluster:
             about = self.rules.known(state, now)
             teams = read_teams(asking.teams, scope.at("teams"), about, cluster_of(state))
             scope.report.raise_faults()
-            return self._changed(caller, "set_team", data, scope, [events.SetTeam(team) for team in teams])
+            return changed(caller, "set_team", data, scope, [events.SetTeam(team) for team in teams])
 
         return await self.leader.ask(prepare)
 
@@ -268,7 +139,7 @@ class Cluster:
 
         def prepare(state: State, now: float) -> Prepared[Plain]:
             check_version(state, asking.expected_version)
-            return Prepared(_profile, (_asked(caller, "set_profile", data), events.SetProfile(found)))
+            return Prepared(_profile, (asked_by(caller, "set_profile", data), events.SetProfile(found)))
 
         return await self.leader.ask(prepare)
 
@@ -291,7 +162,7 @@ class Cluster:
             found = read_reservation(asking.reservation, place, self.rules.known(state, now), state)
             scope.report.raise_faults()
             assert found is not None, "no reservation without a fault"
-            return self._changed(caller, "set_reservation", data, scope, [events.SetReservation(found)])
+            return changed(caller, "set_reservation", data, scope, [events.SetReservation(found)])
 
         return await self.leader.ask(prepare)
 
@@ -304,37 +175,9 @@ class Cluster:
             if name not in state.reservations:
                 raise NotKnown(f"no reservation is called {name}")
             event = events.DropReservation(name)
-            return self._changed(caller, "drop_reservation", data, scope, [event], warns=False)
+            return changed(caller, "drop_reservation", data, scope, [event], warns=False)
 
         return await self.leader.ask(prepare)
-
-    def _changed(
-        self,
-        caller: Caller,
-        what: str,
-        data: Plain,
-        scope: Scope,
-        happened: Sequence[events.Event],
-        *,
-        warns: bool = True,
-    ) -> Prepared[Plain]:
-        """Return a change of the rules, answered with their version and, where it may, with warnings."""
-        warnings = list(scope.report.warnings())
-        more: Plain = {"warnings": warnings} if warns else {}
-        return Prepared(
-            lambda after: {"rules_version": after.rules_changed, **more}, (_asked(caller, what, data), *happened)
-        )
-
-
-def _asked(caller: Caller, what: str, data: Plain) -> events.Asked:
-    return events.Asked(caller.name, what, json.dumps(data, sort_keys=True, default=str), RULES)
-
-
-def _known(state: State, node: str) -> NodeRecord:
-    record = state.nodes.get(NodeId(node))
-    if record is None:
-        raise NotKnown(f"no node is called {node}")
-    return record
 
 
 def _below(state: State, own: dict[str, int]) -> dict[str, int]:
@@ -346,32 +189,6 @@ def _below(state: State, own: dict[str, int]) -> dict[str, int]:
             total[above] += own.get(team.id, 0)
             above = state.teams[above].parent
     return {str(name): count for name, count in total.items()}
-
-
-def _domains(state: State, level: str) -> Plain:
-    cluster = cluster_of(state)
-    tree = build_tree(cluster)
-    records = list(state.nodes.values())
-
-    def column(number: Callable[[NodeRecord], int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        return np.array([number(each) for each in records], dtype=np.int64)
-
-    columns = {
-        "nodes": column(lambda each: 1),
-        "gpus": column(lambda each: each.node.gpus),
-        "healthy_gpus": column(lambda each: each.node.healthy_gpus),
-        "free_gpus": column(lambda each: max(0, each.node.healthy_gpus - each.booked_gpus)),
-        "nodes_up": column(lambda each: int(each.node.state is NodeState.UP)),
-        "nodes_empty": column(lambda each: int(not each.bookings)),
-    }
-    rows: list[Plain] = []
-    for index, name in enumerate(tree.levels):
-        if name != level and (level or name == NODE_LEVEL):
-            continue
-        sums = {key: tree.sum_per_domain(index, each) for key, each in columns.items()}
-        for number, path in enumerate(tree.domain_names[index]):
-            rows.append({"level": name, "name": path} | {key: int(each[number]) for key, each in sums.items()})
-    return {"levels": list(tree.levels), "domains": rows}
 
 
 def _profile(state: State) -> Plain:

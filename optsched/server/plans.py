@@ -67,7 +67,8 @@ class Plans:
         asking, scope = request(asked.PlanRequest, data)
         state = self.leader.state
         if asking.snapshot not in (None, ""):
-            snapshot, warnings = _given(asking.snapshot, scope)
+            # Megabytes of it take seconds to read, for which nobody else is to wait.
+            snapshot, warnings = await self._planned(lambda: _given(asking.snapshot, scope))
         else:
             snapshot, warnings = self._at_hand(asking, scope, state, caller)
         if asking.profile:
@@ -113,10 +114,15 @@ class Plans:
         if self._running >= MAX_PLANS:
             raise Busy(f"{MAX_PLANS} plans are being made: try again in a moment", 2.0)
         self._running += 1
-        try:
-            return await asyncio.to_thread(work)
-        finally:
-            self._running -= 1
+        planning = asyncio.ensure_future(asyncio.to_thread(work))
+        planning.add_done_callback(self._done)
+        # Who gives up waiting does not end the thread: it counts until it is done.
+        return await asyncio.shield(planning)
+
+    def _done(self, planning: asyncio.Future[T]) -> None:
+        self._running -= 1
+        if not planning.cancelled():
+            planning.exception()
 
     # Rounds that were
 

@@ -12,7 +12,7 @@ from optsched.engine.events import Decided, Tick
 from optsched.engine.ports import RoundRecord, Store
 from optsched.engine.state import State
 from optsched.engine.timers import Dutiful, next_wake
-from optsched.errors import InternalError, NotLeading, StoreError
+from optsched.errors import InternalError, NotLeading, OptschedError, StoreError
 from optsched.server.leader import Leader
 from optsched.server.runners import Runner
 
@@ -20,6 +20,10 @@ log = logging.getLogger(__name__)
 
 Told = Callable[[RoundRecord, Decided], None]
 """Hears of every round, once it is stored."""
+
+
+RETRY_S = 1.0
+"""So long after something was not taken in, it is tried again."""
 
 
 class Rounds:
@@ -40,7 +44,14 @@ class Rounds:
         try:
             while True:
                 await self._leader.until(lambda state: state.due and not state.paused)
-                await self._one()
+                try:
+                    await self._one()
+                except NotLeading:
+                    raise
+                except OptschedError as error:
+                    # The disk is full, or a bug; what was not taken in is planned again.
+                    log.error("a round was not taken in", extra={"error": str(error)})
+                    await asyncio.sleep(RETRY_S)
                 await asyncio.sleep(self._gap_s)
         except NotLeading:
             return
@@ -103,9 +114,12 @@ class Timers:
             if ticked == -math.inf or (wake is not None and now >= wake):
                 try:
                     await self._leader.happen(Tick())
+                    seen, ticked = None, now
                 except NotLeading:
                     return
-                seen, ticked = None, now
+                except OptschedError as error:
+                    log.error("a tick was not taken in", extra={"error": str(error)})
+                    await asyncio.sleep(RETRY_S)
             try:
                 await asyncio.wait_for(self._leader.stopped.wait(), self._every_s)
             except TimeoutError:

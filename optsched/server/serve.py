@@ -30,6 +30,7 @@ from optsched.server.leader import Leader, Limits
 from optsched.server.lists import Order
 from optsched.server.logs import tell_changes
 from optsched.server.metrics import Metrics
+from optsched.server.nodes import Nodes
 from optsched.server.now import Now
 from optsched.server.plans import Plans
 from optsched.server.rest import RestLimits, rest_api
@@ -114,6 +115,7 @@ class Service:
             leader,
             Jobs(leader, self.store, rules, submitting, Order(leader)),
             Plans(leader, self.store, rules, planning, settings.default_team),
+            Nodes(leader, rules, agents),
             Cluster(leader, self.store, rules, agents, lambda: rounds.last),
             Hub(leader),
             agents,

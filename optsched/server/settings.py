@@ -53,7 +53,7 @@ class Settings(Strict):
     )
     allow_open: bool = Field(False, description="whether to serve without tokens beyond loopback: true or false")
     allow_plaintext: bool = Field(False, description="whether to serve without TLS beyond loopback: true or false")
-    rate_per_s: Many = Field(2000, description="requests a second of one caller, at most; more are sent away with 429")
+    rate_per_s: Many = Field(10_000, description="requests a second of one caller at most; more get a 429")
     rounds_in: Literal["process", "thread"] = Field(
         "process", description="where rounds are planned: process or thread"
     )

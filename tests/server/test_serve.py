@@ -24,6 +24,7 @@ from optsched.engine.ports import NO_KEYS
 from optsched.errors import InputError, StoreFull
 from optsched.server.settings import Settings, load_settings
 from optsched.store import MemoryStore
+from optsched.values.job import JobState
 from optsched.wire.v1 import scheduler_pb2 as api
 from optsched.wire.v1 import types_pb2
 from tests.server.service import LONGEST_S, Served, served, serving
@@ -221,12 +222,14 @@ class SlowStore(MemoryStore):
         self.blocked = False
         self.full = False
         self.waits = False
+        self.refused = 0
 
     def append(self, entries: Sequence[LogEntry], keys: Mapping[str, bytes] = NO_KEYS) -> None:
         while self.blocked:
             self.waits = True
             time.sleep(0.001)
         if self.full:
+            self.refused += 1
             raise StoreFull("no room is left; nothing was stored")
         super().append(entries, keys)
 
@@ -289,10 +292,16 @@ def test_a_full_disk_refuses_what_is_asked_and_loses_nothing() -> None:
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await it.scheduler.SubmitJob(api.SubmitJobRequest(job=job))
             assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            # Rounds and ticks, too, are tried again once there is room.
+            it.now.ahead_s += 1e6
+            while store.refused < 3:
+                await asyncio.sleep(0.01)
             store.full = False
             answer = await it.scheduler.SubmitJob(api.SubmitJobRequest(job=job))
             assert not answer.repeated_call
             assert set(it.state.jobs) == {"before", "during"}
+            await it.racks("a")
+            await it.job_is("during", JobState.RUNNING)
 
     asyncio.run(asyncio.wait_for(whole(), LONGEST_S))
 
