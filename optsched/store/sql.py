@@ -93,7 +93,7 @@ class SqlStore:
         database: Database,
         retention: Retention | None = None,
         steps: Sequence[Step] = STEPS,
-        slice_rows: int = 2000,
+        slice_rows: int = 500,
     ) -> None:
         self.name = database.name
         self._database = database
