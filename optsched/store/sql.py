@@ -7,6 +7,7 @@ gets nowhere.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Protocol
@@ -83,6 +84,8 @@ _ROUND = (
     .outerjoin(plans, plans.c.number == rounds.c.number)
     .where(rounds.c.number == bindparam("wanted"))
 )
+PAUSE_S = 0.002
+"""Between two transactions that only let go of old things."""
 
 
 class SqlStore:
@@ -204,6 +207,8 @@ class SqlStore:
             while more:
                 with self._change() as (writer, _):
                     more = part(writer)
+                # A lock goes to whoever asks first: without this, who waits with an append would not get it in between.
+                time.sleep(PAUSE_S)
 
     def add_round(self, record: RoundRecord) -> None:
         """Store a round in a transaction of its own; the oldest go where there is no room for them any more."""
