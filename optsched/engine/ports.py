@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,6 +12,16 @@ from optsched.values.ids import JobId
 from optsched.values.plan import Bill, Source
 
 NO_KEYS: Mapping[str, bytes] = {}
+
+
+def digest_of_key(key: str) -> bytes:
+    """Return what an idempotency key is stored as: of one length, and telling nothing, whatever the key is."""
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+
+
+def print_of(key: str) -> int:
+    """Return the first 64 bits of a key's digest."""
+    return int.from_bytes(digest_of_key(key)[:8])
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +79,10 @@ class Store(Protocol):
 
     def known_keys(self, wanted: Collection[str]) -> Mapping[str, bytes]:
         """Return the answers that were given under keys, by key; those not known or kept no longer are left out."""
+        ...
+
+    def key_prints(self) -> Collection[int]:
+        """Return the prints of all keys that are kept: a key whose print is not among them is not known."""
         ...
 
     def save_state(self, sequence: int, state: bytes) -> None:

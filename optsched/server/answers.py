@@ -6,19 +6,34 @@ import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from optsched.engine.ports import Store
+from optsched.engine.ports import Store, print_of
+
+MOST_PRINTS = 1_000_000
+"""Of more keys no prints are kept, a hundred bytes each: then every key is looked up."""
 
 
 @dataclass(slots=True)
 class Answers:
-    """Looks keys up, all that have been asked for while the last look was under way in one."""
+    """Looks keys up, all that have been asked for while the last look was under way in one.
+
+    Most keys are new. `prints` are those of all keys that the store held when this was made; those that are asked for
+    come to them, whether anything is stored under them or not. A key whose print is not among them was never given.
+    """
 
     store: Store
+    prints: set[int]
     _wanted: dict[str, asyncio.Future[bytes | None]] = field(default_factory=dict)
     _looking: asyncio.Task[None] | None = None
 
     async def known(self, key: str) -> bytes | None:
-        """Return the answer that was given under a key. Raises StoreError."""
+        """Return the answer that was given under a key. Whoever stores one has asked for it here before.
+
+        Raises StoreError.
+        """
+        own = print_of(key)
+        if own not in self.prints and len(self.prints) < MOST_PRINTS:
+            self.prints.add(own)
+            return None
         answer = self._wanted.get(key)
         if answer is None:
             answer = self._wanted[key] = asyncio.get_running_loop().create_future()

@@ -108,7 +108,8 @@ class Service:
         agents = Agents(leader, rules, AgentRules(settings.heartbeat_s, may_join=settings.agents_may_join))
         rounds = Rounds(leader, runner, self.store, settings.round_gap_s)
         most = Quotas(settings.max_jobs, settings.max_team_jobs)
-        submitting = Submitting(leader, Answers(self.store), rules, settings.default_team, most)
+        answers = Answers(self.store, set(await asyncio.to_thread(self.store.key_prints)))
+        submitting = Submitting(leader, answers, rules, settings.default_team, most)
         gate = gate_of(settings)
         app = Application(
             leader,

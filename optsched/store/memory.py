@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from optsched.engine.log import LogEntry
-from optsched.engine.ports import NO_KEYS, Recovered, RoundRecord
+from optsched.engine.ports import NO_KEYS, Recovered, RoundRecord, print_of
 from optsched.errors import InternalError
 from optsched.store.packed import Packed, pack_blob, pack_entry, round_size, unpack_blob, unpack_entry
 from optsched.store.retention import Retention
@@ -60,6 +60,11 @@ class MemoryStore:
         """Return the answers that were given under keys."""
         with self._ready():
             return {key: self._keys[key][1] for key in wanted if key in self._keys}
+
+    def key_prints(self) -> Collection[int]:
+        """Return the prints of all keys that are kept."""
+        with self._ready():
+            return {print_of(key) for key in self._keys}
 
     def save_state(self, sequence: int, state: bytes) -> None:
         """Keep a state in place of the last, and drop what goes by the retention."""

@@ -6,8 +6,8 @@ gets nowhere.
 
 from __future__ import annotations
 
-import hashlib
 import threading
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Protocol
@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from optsched.engine.codec import FORMAT
 from optsched.engine.log import LogEntry
-from optsched.engine.ports import NO_KEYS, Recovered, RoundRecord
+from optsched.engine.ports import NO_KEYS, Recovered, RoundRecord, digest_of_key
 from optsched.errors import InternalError, StoreDamaged, StoreDeposed, StoreError, StoreLost, StoreTooNew
 from optsched.store.migrations import STEPS, Step, migrate
 from optsched.store.packed import (
@@ -84,6 +84,8 @@ _ROUND = (
     .outerjoin(plans, plans.c.number == rounds.c.number)
     .where(rounds.c.number == bindparam("wanted"))
 )
+PAUSE_S = 0.002
+"""Between two transactions that only let go of old things."""
 
 
 class SqlStore:
@@ -94,7 +96,7 @@ class SqlStore:
         database: Database,
         retention: Retention | None = None,
         steps: Sequence[Step] = STEPS,
-        slice_rows: int = 2000,
+        slice_rows: int = 500,
     ) -> None:
         self.name = database.name
         self._database = database
@@ -176,13 +178,18 @@ class SqlStore:
 
     def known_keys(self, wanted: Collection[str]) -> Mapping[str, bytes]:
         """Return the answers that were given under keys."""
-        names = {_key(key): key for key in wanted}
+        names = {digest_of_key(key): key for key in wanted}
         found: dict[str, bytes] = {}
         with self._look() as reader:
             for some in _slices(list(names)):
                 rows = reader.execute(_KNOWN, {"wanted": some}).all()
                 found |= {names[bytes(key)]: bytes(answer) for key, answer in rows}
         return found
+
+    def key_prints(self) -> Collection[int]:
+        """Return the prints of all keys that are kept."""
+        with self._look() as reader:
+            return {int.from_bytes(bytes(key)[:8]) for (key,) in reader.execute(select(keys.c.key))}
 
     def save_state(self, sequence: int, state_bytes: bytes) -> None:
         """Store a state in place of the last, then let go of what the retention does not keep, a little at a time."""
@@ -200,6 +207,8 @@ class SqlStore:
             while more:
                 with self._change() as (writer, _):
                     more = part(writer)
+                # A lock goes to whoever asks first: without this, who waits with an append would not get it in between.
+                time.sleep(PAUSE_S)
 
     def add_round(self, record: RoundRecord) -> None:
         """Store a round in a transaction of its own; the oldest go where there is no room for them any more."""
@@ -318,7 +327,9 @@ def _insert(writer: Connection, into: Insert, rows: Sequence[Mapping[str, object
 
 def _add_keys(writer: Connection, given: Mapping[str, bytes], at: float) -> None:
     try:
-        _insert(writer, _KEYS, [{"key": _key(key), "at": at, "answer": answer} for key, answer in given.items()])
+        _insert(
+            writer, _KEYS, [{"key": digest_of_key(key), "at": at, "answer": answer} for key, answer in given.items()]
+        )
     except IntegrityError as error:
         raise InternalError("an idempotency key is known") from error
 
@@ -327,8 +338,3 @@ def _slices(items: list[bytes], most: int = 500) -> Iterator[list[bytes]]:
     """Yield items, as many at once as a statement may hold."""
     for first in range(0, len(items), most):
         yield items[first : first + most]
-
-
-def _key(key: str) -> bytes:
-    """Return what a key is stored as: of one length, and telling nothing, whatever the key is."""
-    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()

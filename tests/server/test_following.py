@@ -129,7 +129,9 @@ def test_keys_that_are_asked_together_are_looked_up_together() -> None:
         store.looks = []
         store.open()
         store.append(submits(1, 1), {"a": b"1", "b": b"2"})
-        answers = Answers(store)
+        answers = Answers(store, set(store.key_prints()))
+        assert await answers.known("c") is None
+        assert store.looks == []
         first = asyncio.create_task(answers.known("a"))
         await asyncio.sleep(0)
         await asyncio.sleep(0)

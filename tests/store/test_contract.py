@@ -11,7 +11,7 @@ import pytest
 from optsched.engine import events as ev
 from optsched.engine.codec import restore_bytes, save_bytes
 from optsched.engine.log import LogEntry, rebuild
-from optsched.engine.ports import Store
+from optsched.engine.ports import Store, print_of
 from optsched.errors import InternalError
 from optsched.store import Retention
 from optsched.values.ids import JobId, NodeId
@@ -331,3 +331,16 @@ def test_a_round_for_which_there_is_no_room_still_counts(place: Place):
     with pytest.raises(InternalError, match="round 1 is not later than the last, 1"):
         store.add_round(record(1))
     store.add_round(record(2))
+
+
+def test_a_key_whose_print_is_not_there_is_not_known(place: Place):
+    """Those of all keys that are kept, over restarts too."""
+    store = place.store()
+    store.open()
+    assert set(store.key_prints()) == set()
+    given = {"a": b"one", "ключ\x00": b"", "\ud800" * 5000: b"\x00\x01"}
+    store.append(submits(1, 1), given)
+    store = place.store()
+    store.open()
+    assert set(store.key_prints()) == {print_of(key) for key in given}
+    assert print_of("b") not in store.key_prints()
