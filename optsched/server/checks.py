@@ -20,9 +20,9 @@ from optsched.files.schema import JobIn, NodeIn, ReservationIn, TeamIn
 from optsched.files.teams import build_team, cycles, warn_of_quotas
 from optsched.files.validate import validate
 from optsched.server.asked import NOT_ASKED, DependencyIn, JobAsked, NodeAsked
-from optsched.server.hints import apply_hints
+from optsched.server.hints import apply_hints, largest_domain
 from optsched.values.cluster import Cluster, Node, Reservation
-from optsched.values.ids import JobId, NodeId, TeamId
+from optsched.values.ids import JobId, LevelName, NodeId, TeamId
 from optsched.values.job import Job
 from optsched.values.team import Team
 
@@ -48,6 +48,7 @@ class Rules:
         self._known: Known | None = None
         self._nodes: Mapping[NodeId, NodeRecord] = {}
         self._healthy: Mapping[str, int] = {}
+        self._largest: dict[tuple[LevelName, frozenset[str]], int] = {}
         self.cluster = Cluster(())
 
     def known(self, state: State, now: float) -> Known:
@@ -55,6 +56,7 @@ class Rules:
         if self._known is None or self._version != state.rules_changed:
             self._version = state.rules_changed
             self.cluster = cluster_of(state)
+            self._largest.clear()
             about = Known(now, Clock(), state.profile, teams=dict(state.teams), team_ids=set(state.teams))
             about.set_cluster(self.cluster, set(state.nodes))
             self._known = about
@@ -69,6 +71,14 @@ class Rules:
                 found[kind] = found.get(kind, 0) + record.node.healthy_gpus
             self._nodes, self._healthy = state.nodes, found
         return self._healthy
+
+    def largest(self, level: LevelName, gpu_types: frozenset[str]) -> int:
+        """Return the GPUs of some types (none: of any) that the largest domain of a level has, as of `known`."""
+        key = (level, gpu_types)
+        if key not in self._largest:
+            fits = [node for node in self.cluster.nodes if not gpu_types or node.gpu_type in gpu_types]
+            self._largest[key] = largest_domain(level, fits, self.cluster)
+        return self._largest[key]
 
 
 def cluster_of(state: State) -> Cluster:
@@ -129,13 +139,24 @@ def _dependencies(data: Mapping[str, object]) -> tuple[After, ...]:
 
 
 def warn_of_size(job: Job, state: State, rules: Rules, scope: Scope) -> None:
-    """Warn of a gang that is larger than the cluster: it waits, and is judged anew when nodes join."""
+    """Warn of a gang that is larger than the cluster, or than any domain that it has to lie in.
+
+    It waits, and is judged anew when nodes join.
+    """
     there = rules.healthy(state)
     healthy = sum(gpus for kind, gpus in there.items() if not job.gpu_types or kind in job.gpu_types)
     if job.min_gpus > healthy:
         kinds = f" of type {', '.join(sorted(job.gpu_types))}" if job.gpu_types else ""
         text = f"job {job.id} can never start as things stand: it asks {job.min_gpus} GPUs, there are {healthy}{kinds}"
         scope.report.warn("jobs larger than the cluster", text)
+    elif job.required is not None:
+        largest = rules.largest(job.required, frozenset(job.gpu_types))
+        if job.min_gpus > largest:
+            asks = (
+                f"it asks {job.min_gpus} GPUs inside one {job.required}, and the largest {job.required} has {largest}"
+            )
+            text = f"job {job.id} can never start as things stand: {asks}"
+            scope.report.warn("jobs larger than any domain", text)
 
 
 def read_teams(data: list[object], scope: Scope, about: Known, cluster: Cluster) -> list[Team]:

@@ -92,6 +92,11 @@ def _suited(plain: Plain, cluster: Cluster) -> list[Node]:
     return [node for node in cluster.nodes if names is None or node.gpu_type in names]
 
 
+def largest_domain(level: LevelName, nodes: Iterable[Node], cluster: Cluster) -> int:
+    """Return the GPUs that the largest domain of a level has on some nodes."""
+    return _largest(level, nodes, by_links=False, cluster=cluster)
+
+
 def _largest(level: LevelName, nodes: Iterable[Node], by_links: bool, cluster: Cluster) -> int:
     """Return the GPUs of the largest domain of a level; inside a node that is wired, of its largest NVLink island."""
     if level == NODE_LEVEL:

@@ -206,6 +206,13 @@ async def test_what_is_odd_but_lawful_is_taken_with_a_warning_that_names_the_num
     (warning,) = large["warnings"]
     assert "4096" in warning
     assert "32" in warning
+    # A node has 8 GPUs, a rack 16.
+    for level, gpus, most in (("node", 9, "8"), ("rack", 24, "16")):
+        asked = job(id=f"in-{level}", gpus=gpus, topology={"required": level}) | (
+            {"gpus_per_node": 8} if gpus > 9 else {}
+        )
+        (warning,) = (await it.http.post("/v1/jobs", json=asked)).json()["warnings"]
+        assert f"the largest {level} has {most}" in warning
     shares = (await it.http.get("/v1/teams")).json()["teams"]
     assert all(each["dominant_share"] == 0.0 for each in shares)
 
