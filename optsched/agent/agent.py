@@ -43,7 +43,9 @@ class Agent:
 
     def __init__(self, settings: Settings, gpus: Gpus, now: Callable[[], float] = time.time) -> None:
         self.settings, self.gpus, self.now = settings, gpus, now
-        draw = np.random.default_rng(settings.seed)
+        # Agents that share a seed must not share their chance: those of one machine would want the same ports.
+        seed = None if settings.seed is None else [settings.seed, *settings.name.encode()]
+        draw = np.random.default_rng(seed)
         self._state = State(gpus.count)
         self._inbox: asyncio.Queue[m.Message] = asyncio.Queue()
         self._folder = StateFolder(settings.folder)

@@ -29,7 +29,8 @@ WAIT_S = 0.01
 
 def write(path: Path, data: bytes) -> None:
     """Write a file whole or not at all, and make sure that it is on the disk."""
-    new = path.with_name(f"{path.name}.new")
+    # A run that the scheduler has lost sight of may still write here: each writes beside under a name of its own.
+    new = path.with_name(f"{path.name}.{os.environ.get('OPTSCHED_RUN', '0')}-{os.getpid()}.new")
     with new.open("wb") as file:
         file.write(data)
         file.flush()
@@ -50,6 +51,8 @@ def shard_of(state: Array, rank: int, world: int) -> Array:
 class Saver:
     """Saves the state of one rank, behind training: `save` copies it in memory and returns, a thread writes it.
 
+    A process that ends without `finish` leaves a version that is none: others must not wait for it.
+
     `told` is called on rank 0 with a version's name, its step, its bytes and the instant of its copy, once all ranks
     have written their part of it.
     """
@@ -63,7 +66,7 @@ class Saver:
         """Save the state after a step. Waits only where the version before is not yet written."""
         self.finish()
         mine = shard_of(state, self._rank, self._world).copy()
-        self._thread = threading.Thread(target=self._write, args=(mine, step, time.time()))
+        self._thread = threading.Thread(target=self._write, args=(mine, step, time.time()), daemon=True)
         self._thread.start()
 
     def finish(self) -> None:
@@ -141,7 +144,7 @@ def forget_after(folder: Path, step: int) -> None:
     """Remove what an earlier run wrote after a step: this run writes those versions anew."""
     for name in versions(folder):
         if name > name_of(step):
-            shutil.rmtree(folder / name)
+            shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def keep_newest(folder: Path, count: int) -> None:

@@ -21,11 +21,14 @@ class Gang:
     rank: int
     world: int
     peers: list[socket.socket] = field(default_factory=list)
+    name: str = ""
 
     @classmethod
     def join(cls, told: Callable[[], bool], longest_s: float = 120.0) -> Gang:
         """Come together as the environment says. `told`: whether it was told to stop. Raises OSError or Stopped."""
         gang = cls(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
+        # Which run of which job: what calls at a port, or answers there, may be of another.
+        gang.name = f"{os.environ.get('OPTSCHED_JOB', '')}/{os.environ.get('OPTSCHED_RUN', '')}"
         where = (os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "29500")))
         end = time.monotonic() + longest_s
         if gang.rank == 0 and gang.world > 1:
@@ -44,8 +47,17 @@ class Gang:
                     peer, _ = listener.accept()
                 except TimeoutError:
                     continue
+                peer.settimeout(5)
+                try:
+                    gang, _, rank = receive(peer).decode().rpartition(" ")
+                    if gang != self.name:
+                        raise ConnectionError("of another gang")
+                    send(peer, b"welcome")
+                except (OSError, ValueError):
+                    peer.close()
+                    continue
                 peer.settimeout(None)
-                found[int.from_bytes(receive(peer), "little")] = peer
+                found[int(rank)] = peer
         self.peers = [found[rank] for rank in sorted(found)]
 
     def _call(self, where: tuple[str, int], told: Callable[[], bool], end: float) -> socket.socket:
@@ -53,12 +65,19 @@ class Gang:
             _patient(told, end)
             try:
                 peer = socket.create_connection(where, timeout=5)
-                break
             except OSError:
                 time.sleep(0.05)
-        peer.settimeout(None)
-        send(peer, self.rank.to_bytes(4, "little"))
-        return peer
+                continue
+            try:
+                send(peer, f"{self.name} {self.rank}".encode())
+                receive(peer)
+            except OSError:
+                # Nobody is there any more, or another gang, which had the port before.
+                peer.close()
+                time.sleep(0.05)
+                continue
+            peer.settimeout(None)
+            return peer
 
     def exchange(self, mine: bytes, combine: Callable[[list[bytes]], bytes]) -> bytes:
         """Give every rank what rank 0 makes of what all ranks bring, in the order of ranks."""

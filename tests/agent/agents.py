@@ -54,7 +54,6 @@ async def begin(folder: Path, port: int, node: str = "n1", gpus: int = 4, **flag
         "run_as": "agent",
         "probe": "none",
         "cgroup": "off",
-        "seed": "1",
         "address": "127.0.0.1",
     } | flags
     words = [word for key, value in given.items() for word in ("--" + key.replace("_", "-"), value)]
