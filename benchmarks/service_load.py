@@ -87,9 +87,10 @@ async def queue(args: argparse.Namespace) -> None:
     row(f"a page of 100 of {len(found):,} jobs", spread(took), "100 ms")
     found, took = await all_jobs(scheduler.address, 1000)
     row(f"a page of 1,000 of {len(found):,} jobs", spread(took))
-    load = Submitters(scheduler.address, args.clients)
+    load = Submitters(scheduler.address, args.clients, again=True)
     rate = await load.run(args.seconds)
-    row(f"durable submits beside them, {args.clients} clients", f"{rate:,.0f}/s; {spread(load.took_ms)}")
+    seen = f"{rate:,.0f}/s; {spread(load.took_ms)}; {load.failed} not answered within 10 s"
+    row(f"durable submits beside them, {args.clients} clients", seen)
     row("memory of the scheduler and its helpers", memory(scheduler), "2 GiB")
     await scheduler.kill()
     ready_s = await scheduler.start()
