@@ -15,8 +15,8 @@ FOLDER   ?= .benchmarks/service
 .PHONY: help run plan test soak lint bench bench-service proto lock clean
 
 help:
-	@echo "make run    run a cluster on this machine for a minute: gangs, a preemption, a lost agent"
-	@echo "make plan   plan one round of a busy real cluster (SNAPSHOT=... for your own)"
+	@echo "make run    plan a busy real cluster, then run one on this machine for a minute: gangs, a preemption, a lost agent"
+	@echo "make plan   only plan a round of the busy real cluster (SNAPSHOT=... for your own)"
 	@echo "make test   run the tests"
 	@echo "make soak   drive the engine through SEEDS=200 pairs of random worlds (FROM=0): about an hour"
 	@echo "make lint   style, types, layers"
@@ -33,7 +33,8 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-run: $(READY)
+run: plan
+	@echo
 	$(BIN)/optsched demo
 
 plan: $(READY)

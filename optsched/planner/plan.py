@@ -17,6 +17,7 @@ from optsched.planner.reservations import delayers, kept_clear, reserve
 from optsched.planner.window import Beyond, beyond_waiting, in_window
 from optsched.rounds.assignment import Assignment
 from optsched.rounds.build import build_problem
+from optsched.rounds.check import check
 from optsched.rounds.problem import Problem
 from optsched.solve.coarse import EXACT_NODES
 from optsched.solve.greedy import greedy
@@ -133,7 +134,8 @@ def _settled(
     The search starts from it, and mostly needs no second go.
     """
     for _ in range(MOST_KEPT_OFF):
-        base = base if base is not None else greedy(problem)
+        if base is None or check(problem, base):
+            base = greedy(problem)
         late = delayers(problem, reserved, base)
         if not late:
             break

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from optsched.clock import StoppedClock
 from optsched.planner import window
-from optsched.planner.plan import PlanOptions, plan_round
+from optsched.planner.plan import PlanOptions, plan_next
 from optsched.planner.window import in_window
 from optsched.rounds.build import build_problem
 from optsched.values.job import JobState
@@ -56,7 +56,8 @@ def test_shares_follow_the_demand_of_the_whole_queue(monkeypatch):
 
 def test_every_queued_job_is_started_or_told_why_not_and_nothing_is_proven(monkeypatch):
     whole = long_queue(monkeypatch)
-    plan = plan_round(whole, GREEDY, StoppedClock())
+    _, memory = plan_next(whole, GREEDY, StoppedClock(), None)
+    plan, _ = plan_next(whole, GREEDY, StoppedClock(), memory)
     told = {each.job for each in plan.queued} | {each.job for each in plan.starts}
     assert told == {each.id for each in whole.jobs if each.state is JobState.QUEUED}
     assert plan.round.queued == 60
