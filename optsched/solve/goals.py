@@ -1,7 +1,7 @@
 """What admission can reach, goal by goal: the ranks, then who stays and who is older, then the bill.
 
 Every goal is bounded by the linear relaxation first, which takes milliseconds. Only where what is known to be reached
-falls short of that is anything searched: several goals in one search where their ranges allow it.
+falls short of that is anything searched.
 """
 
 from __future__ import annotations
@@ -86,7 +86,6 @@ class _Climb:
         self.now = [*reached_by(problem, self.worth), tie_value(problem, self.worth)]
         self.relaxation = admission.relaxation()
         self.solution: list[int] | None = None
-        self.ranges: dict[int, tuple[int, int]] = {}
         first: dict[int, int] = {}
         self.first = [first.setdefault(id(each), position) for position, each in enumerate(self.linear)]
         """The first goal that each one is the same as."""
@@ -109,9 +108,10 @@ class _Climb:
                 self._search_the_rest(position)
                 return Goals(tuple(results[: len(self.linear) - 1]), None, None)
             else:
-                found = self._search(results, bound)
-                if not found:
+                found = self._search(position, bound)
+                if found is None:
                     return Goals(tuple(results), None, None)
+                results.append(found)
         *ranks, tie = results
         return Goals(tuple(ranks), tie, self._bill())
 
@@ -123,29 +123,18 @@ class _Climb:
         self.stages.model.add(self.linear[position] >= value)
         return StageResult(value, bound, bound == value)
 
-    def _search(self, results: list[StageResult], bound: int) -> bool:
-        """Maximise the next goal and those after it that fit into one sum with it; False where time ran out before."""
-        position = len(results)
-        self.stages.model.add(self.linear[position] >= self.now[position])
-        ranges = self._ranges(position, bound)
-        sum_now, scale = 0, 1
-        total: Linear = 0
-        scales: dict[int, int] = {}
-        for each, (least, most) in reversed(ranges.items()):
-            scales[each] = scale
-            total = total + scale * self.linear[each]
-            sum_now += scale * (self.now[each] - least)
-            scale *= most - least + 1
-        offset = sum(scales[each] * least for each, (least, _) in ranges.items())
-        found = self.stages.maximize(total, RANK_SHARE)
+    def _search(self, position: int, bound: int) -> StageResult | None:
+        """Maximise one goal; None where time ran out before anything was found."""
+        linear = self.linear[position]
+        self.stages.model.add(linear >= self.now[position])
+        found = self.stages.maximize(linear, RANK_SHARE)
         self.searched = True
         if found.value is None:
-            return False
-        if found.value - offset > sum_now:
+            return None
+        if found.value > self.now[position]:
             self.solution = self.stages.solution
             self.now = [self._value(each) for each in self.linear]
-        self._apart(results, ranges, scales, found.bound - offset)
-        return True
+        return self._keep(position, min(bound, found.bound))
 
     def _search_the_rest(self, position: int) -> None:
         """Search all goals that are left in three searches: the ranks together, each worth several of the next.
@@ -178,43 +167,6 @@ class _Climb:
         if found.value is not None and (now is None or found.value > now):
             self.solution = self.stages.solution
             self.now = [self._value(each) for each in self.linear]
-
-    def _ranges(self, position: int, bound: int) -> dict[int, tuple[int, int]]:
-        """Return the ranges of a goal and of those after it, as many as fit into one sum."""
-        ranges = {position: (self.now[position], bound)}
-        room = LARGEST_LEAN_SUM // (bound - self.now[position] + 1)
-        for each in range(position + 1, len(self.linear)):
-            if isinstance(self.linear[each], int) or self.first[each] < each:
-                continue
-            if each not in self.ranges:
-                self.ranges[each] = self.relaxation.least(self.flat[each]), self.relaxation.most(self.flat[each])
-            least, most = self.ranges[each]
-            room //= most - least + 1
-            if not room:
-                break
-            ranges[each] = (least, most)
-        return ranges
-
-    def _apart(
-        self, results: list[StageResult], ranges: dict[int, tuple[int, int]], scales: dict[int, int], left: int
-    ) -> None:
-        """Add to the results what a search for a sum says about its goals: bounds hold while all before are closed.
-
-        `left` is the bound of the sum of what they exceed the least by.
-        """
-        closed = True
-        for each in range(len(results), max(ranges) + 1):
-            linear = self.linear[each]
-            if isinstance(linear, int):
-                results.append(StageResult(linear, linear, True))
-            elif self.first[each] < each:
-                results.append(results[self.first[each]])
-            else:
-                least, most = ranges[each]
-                bound = min(most, least + left // scales[each]) if closed else most
-                results.append(self._keep(each, bound))
-                left -= (self.now[each] - least) * scales[each]
-                closed = closed and results[-1].optimal
 
     def _bill(self) -> int | None:
         """Return the bill's bound; searched for unless what is known is about as good as any."""

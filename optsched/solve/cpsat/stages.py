@@ -30,7 +30,7 @@ LARGEST_SUM = 1 << 44
 LEAST_ASK_S = 0.3
 """Less time than this, in seconds, tells nothing about a question."""
 
-LARGEST_LEAN_SUM = 1 << 20
+LARGEST_LEAN_SUM = 1 << 28
 """The same for models that live off their linear relaxation, which large coefficients make inexact."""
 
 LIGHT_ROWS = 1000
