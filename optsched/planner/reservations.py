@@ -119,11 +119,11 @@ def _stands_in_the_way(problem: Problem, reserved: Reserved, job: RoundJob) -> b
 
 
 def kept_clear(problem: Problem, reserved: Sequence[Reserved]) -> Problem:
-    """Return the problem in which queued jobs are kept off whole nodes that are planned for others ahead, and not free.
+    """Return the problem in which queued jobs are kept off nodes that are planned for others ahead, and not free.
 
     A hold keeps them off what is free; this keeps them from stopping somebody there, and staying past the start.
     """
-    rooms = [(each, nodes) for each in reserved if _told(problem, each) and (nodes := _taken_wholly(problem, each))]
+    rooms = [(each, nodes) for each in reserved if _told(problem, each) and (nodes := _not_free(problem, each))]
     if not rooms:
         return problem
     masked: dict[tuple[int, tuple[int, ...]], Flags] = {}
@@ -150,10 +150,9 @@ def _told(problem: Problem, reserved: Reserved) -> bool:
     return held and not reserved.by_force
 
 
-def _taken_wholly(problem: Problem, reserved: Reserved) -> list[int]:
-    """Return the nodes of a reservation that it will use whole and that are not free yet."""
-    nodes = problem.nodes
-    return [n for n, count in reserved.spread if count == nodes.capacity[n] and nodes.free[n] < count]
+def _not_free(problem: Problem, reserved: Reserved) -> list[int]:
+    """Return the nodes of a reservation that are not free yet as far as it will use them."""
+    return [n for n, count in reserved.spread if problem.nodes.free[n] < count]
 
 
 def delayers(problem: Problem, reserved: Sequence[Reserved], assignment: Assignment) -> dict[int, set[int]]:
