@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from optsched.rounds.assignment import Assignment
 from optsched.rounds.problem import Problem
 from optsched.rounds.score import Score, least_bill, score
@@ -133,7 +135,7 @@ class _Climb:
             return None
         if found.value > self.now[position]:
             self.solution = self.stages.solution
-            self.now = [self._value(each) for each in self.linear]
+            self.now = self._values()
         return self._keep(position, min(bound, found.bound))
 
     def _search_the_rest(self, position: int) -> None:
@@ -166,7 +168,7 @@ class _Climb:
         found = self.stages.maximize(goal, RANK_SHARE)
         if found.value is not None and (now is None or found.value > now):
             self.solution = self.stages.solution
-            self.now = [self._value(each) for each in self.linear]
+            self.now = self._values()
 
     def _bill(self) -> int | None:
         """Return the bill's bound; searched for unless what is known is about as good as any."""
@@ -181,6 +183,11 @@ class _Climb:
         slack = int(self.problem.nodes.capacity.sum()) * self.problem.horizon_s // LAST if large else 0
         found = self.stages.minimize(linear, 1.0, slack)
         return None if found.value is None else max(bound, found.bound)
+
+    def _values(self) -> list[int]:
+        """Return the goals' values in the solution."""
+        found = np.array(self.solution or [], dtype=np.int64)
+        return [goal.constant + int(goal.factors @ found[goal.variables]) for goal in self.flat]
 
     def _value(self, linear: Linear) -> int:
         """Return an expression's value in the solution."""
