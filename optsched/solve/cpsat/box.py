@@ -38,7 +38,7 @@ class Box:
     def __init__(self, model: Recorded) -> None:
         low, high = model.domains()
         rows = _rows(model, low, high)
-        found = _narrowed(rows, low, high)
+        found = narrowed(rows, low, high)
         if found is None:
             raise SolverFailed("what admission must keep contradicts itself")
         self.low, self.high = found
@@ -118,7 +118,7 @@ def _sums(rows: Rows, terms: Ints) -> Ints:
     return found
 
 
-def _narrowed(rows: Rows, low: Ints, high: Ints) -> tuple[Ints, Ints] | None:
+def narrowed(rows: Rows, low: Ints, high: Ints) -> tuple[Ints, Ints] | None:
     """Return the ranges that the rows leave of some, None where they leave nothing of one."""
     rising = rows.factor > 0
     falling = rows.factor < 0

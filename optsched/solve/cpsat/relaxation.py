@@ -12,7 +12,7 @@ import numpy as np
 from ortools.linear_solver import pywraplp
 
 from optsched.rounds.problem import Ints
-from optsched.solve.cpsat.box import Box
+from optsched.solve.cpsat.box import Box, Rows, narrowed
 from optsched.solve.cpsat.recorded import Goal
 
 MOST_STEPS = 20_000
@@ -32,7 +32,8 @@ class Relaxation:
     """The rows and ranges of a box, without whole numbers; goals are kept where their values are known."""
 
     def __init__(self, box: Box) -> None:
-        self._low, self._high = box.low, box.high
+        self._low, self._high = self._range = box.low, box.high
+        self._narrow = False
         self._rows: list[tuple[Ints, Ints, int]] = []
         self._solver = solver = pywraplp.Solver.CreateSolver("GLOP")
         solver.SetSolverSpecificParametersAsString(f"max_number_of_iterations: {MOST_STEPS}")
@@ -52,6 +53,8 @@ class Relaxation:
             constraint.SetUb(self._solver.infinity())
         del self._constraints[len(self._given.most) :]
         self._row, self._variable, self._factor, _, self._most = self._given
+        self._set_ranges(*self._range)
+        self._narrow = False
 
     def keep(self, goal: Goal, least: int, most: int | None = None) -> None:
         """Add that a goal is at least, and maybe at most, so much."""
@@ -61,6 +64,7 @@ class Relaxation:
 
     def most(self, goal: Goal) -> int:
         """Return what a goal cannot exceed."""
+        self._narrow_ranges()
         objective = self._solver.Objective()
         objective.Clear()
         for variable, factor in zip(goal.variables.tolist(), goal.factors.tolist(), strict=True):
@@ -84,8 +88,27 @@ class Relaxation:
         """Return what a goal cannot fall short of."""
         return -self.most(goal.negated())
 
+    def _narrow_ranges(self) -> None:
+        """Narrow the ranges by what was kept since the last time: a job of which not all may go then stays whole."""
+        if not self._narrow:
+            return
+        self._narrow = False
+        starts = np.searchsorted(self._row, np.arange(len(self._most)))
+        rows = Rows(self._row, self._variable, self._factor, starts, self._most)
+        found = narrowed(rows, self._low, self._high)
+        if found is not None:
+            self._set_ranges(*found)
+
+    def _set_ranges(self, low: Ints, high: Ints) -> None:
+        for variable in np.flatnonzero((low != self._low) | (high != self._high)).tolist():
+            self._variables[variable].SetBounds(float(low[variable]), float(high[variable]))
+        self._low, self._high = low, high
+
     def _add(self, goal: Goal, most: int) -> None:
         """Add a row: the goal is at most so much."""
+        if not len(goal.variables):
+            return
+        self._narrow = True
         constraint = self._solver.Constraint(-self._solver.infinity(), most - goal.constant)
         for variable, factor in zip(goal.variables.tolist(), goal.factors.tolist(), strict=True):
             constraint.SetCoefficient(self._variables[variable], factor)
