@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 SNAPSHOT ?= optsched/examples/philly-busy.json.gz
-BUDGET   ?= 10
+BUDGET   ?= 30
 
 SEEDS    ?= 200
 FROM     ?= 0

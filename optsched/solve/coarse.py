@@ -40,7 +40,7 @@ MOST_ADMISSIONS = 20
 PLACE_S, MOST_PLACE_S = 7e-7, 3.0
 """About how long one placing takes at worst, in seconds for each start and node, and at most: none is begun without."""
 
-PLACES_SHARE = 0.3
+PLACES_SHARE = 0.22
 """The share of what is left after admission, after which no further placing is begun; the rest is for bounds."""
 
 
