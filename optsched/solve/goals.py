@@ -1,7 +1,7 @@
 """What admission can reach, goal by goal: the ranks, then who stays and who is older, then the bill.
 
-Every goal is bounded by the linear relaxation first, which takes milliseconds. Only where what is known to be reached
-falls short of that is anything searched.
+In the brief way every goal is bounded by the linear relaxation first, which takes milliseconds. Only where what is
+known to be reached falls short of that is anything searched.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from optsched.solve.cpsat.admission import Admission
 from optsched.solve.cpsat.recorded import goal_of
 from optsched.solve.cpsat.stages import LARGEST_LEAN_SUM, StageResult, Stages
 from optsched.solve.cpsat.terms import Linear
-from optsched.solve.exact import stage_rows, through
+from optsched.solve.exact import most_gpus, stage_rows, through
 
 RANK_SHARE = 0.5
 """The share of what is left of the budget that one search for ranks may use."""
@@ -68,19 +68,42 @@ def bill_slack(problem: Problem, worth: Score) -> int:
 def admit(problem: Problem, admission: Admission, stages: Stages, known: Assignment, *, brief: bool = False) -> Goals:
     """Find the best that admission can reach, as far as the budget goes; `known` is a plan that is valid.
 
-    `stages` has the solution afterwards, none where `known` is as good as any. `brief`: only the first goals that
-    `known` falls short of are searched in their order, the rest roughly.
+    `stages` has the solution afterwards, none where time ran out before. `brief`: from the plan upwards, and none
+    where it is as good as any. That is quicker, but what it finds is harder to place.
     """
-    return _Climb(problem, admission, stages, known, brief=brief).run()
+    return _Climb(problem, admission, stages, known).run() if brief else _in_order(problem, admission, stages)
+
+
+def _in_order(problem: Problem, admission: Admission, stages: Stages) -> Goals:
+    """Search for all goals in their order, each one fixed before the next."""
+    goals = rank_goals(problem, admission)
+    ranks = stages.maximize_in_order(goals, most_gpus(problem), RANK_SHARE)
+    if len(ranks) < len(goals):
+        return Goals(tuple(ranks), None, None)
+    tie_goal = admission.tie()
+    tie = stages.maximize(tie_goal, RANK_SHARE)
+    if tie.value is None:
+        return Goals(tuple(ranks), None, None)
+    if not isinstance(tie_goal, int):
+        stages.model.add(tie_goal >= tie.value)
+    bill = stages.minimize(admission.bill(), 1.0, _left_open(problem))
+    return Goals(tuple(ranks), tie, max(least_bill(problem), bill.bound))
+
+
+def _left_open(problem: Problem) -> int:
+    """Return how much of the bill may stay open where that is searched."""
+    large = len(problem.nodes.capacity) > LARGE
+    return int(problem.nodes.capacity.sum()) * problem.horizon_s // LAST if large else 0
 
 
 class _Climb:
-    """One way up the goals. `now` is what the best that is known reaches: first the plan, then what was found."""
+    """The brief way: goals that are at their bound by the linear relaxation are passed, one is searched, then the rest.
 
-    def __init__(
-        self, problem: Problem, admission: Admission, stages: Stages, known: Assignment, *, brief: bool
-    ) -> None:
-        self.problem, self.admission, self.stages, self.brief = problem, admission, stages, brief
+    `now` is what the best that is known reaches: first the plan, then what was found.
+    """
+
+    def __init__(self, problem: Problem, admission: Admission, stages: Stages, known: Assignment) -> None:
+        self.problem, self.admission, self.stages = problem, admission, stages
         self.searched = False
         self.worth = score(problem, known)
         self.linear: list[Linear] = [*rank_goals(problem, admission), admission.tie()]
@@ -106,7 +129,7 @@ class _Climb:
                 results.append(self._keep(position, bound))
             elif self.stages.spent.exhausted:
                 return Goals(tuple(results), None, None)
-            elif self.brief and self.searched:
+            elif self.searched:
                 self._search_the_rest(position)
                 return Goals(tuple(results[: len(self.linear) - 1]), None, None)
             else:
@@ -179,9 +202,7 @@ class _Climb:
         self.stages.solution = self.solution
         if costs - bound <= bill_slack(self.problem, self.worth):
             return bound
-        large = len(self.problem.nodes.capacity) > LARGE
-        slack = int(self.problem.nodes.capacity.sum()) * self.problem.horizon_s // LAST if large else 0
-        found = self.stages.minimize(linear, 1.0, slack)
+        found = self.stages.minimize(linear, 1.0, _left_open(self.problem))
         return None if found.value is None else max(bound, found.bound)
 
     def _values(self) -> list[int]:
