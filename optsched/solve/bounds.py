@@ -78,12 +78,19 @@ class Bounds:
                 Ask(position, self._fixed(self.admission.unstaged(), above), stages[position], maximize=True)
             )
 
-    def bound_bill(self) -> None:
+    def bound_bill(self, spent: Spent) -> None:
         """Bound the bill of plans of these ranks that keep and start as much; to be called after the sums are bounded.
 
         The relaxation's bound is nearly as good as a search's, which is spared where rounds follow one another closely.
+        Where time is up the bill that admission was searched with has to do.
         """
-        tie, full = self.admission.tie(), self.admission.full
+        tie = self.admission.tie()
+        if spent.exhausted:
+            if not isinstance(tie, int):
+                self.relaxation.keep(goal_of(tie), self.tie)
+            self.bill = max(self.bill, self.relaxation.least(goal_of(self.admission.bill())))
+            return
+        full = self.admission.full
         relaxation = Relaxation(full.box)
         for fact in self.admission.facts:
             relaxation.keep(goal_of(fact), 0)

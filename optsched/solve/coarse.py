@@ -37,7 +37,7 @@ EXACT_SHARE = 0.9
 MOST_ADMISSIONS = 20
 """How many admissions alike are tried."""
 
-PLACE_S, MOST_PLACE_S = 7e-7, 3.0
+PLACE_S, MOST_PLACE_S = 1.2e-6, 3.0
 """About how long one placing takes at worst, in seconds for each start and node, and at most: none is begun without."""
 
 PLACES_SHARE = 0.22
@@ -176,7 +176,7 @@ def _bounded(problem: Problem, admission: Admission, goals: Goals, plan: Assignm
     if as_admitted and goals.tie is not None and goals.tie.value == found.tie and goals.bill_bound is not None:
         found.bill = max(found.bill, goals.bill_bound)
     if worth.costs.total > found.bill:
-        found.bound_bill()
+        found.bound_bill(spent)
     found.search(spent)
     rows = per_row(problem, plan, [*found.sums], len(problem.priorities))
     closed = all(bound == gpus for bound, gpus in zip(rows, worth.rows, strict=True))
