@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 
 from optsched.cli.terminal import tell
-from optsched.server.settings import Settings, flag_of, load_settings
+from optsched.files.settings import flag_of
+from optsched.server.settings import Settings, load_settings
 
 DESCRIPTION = """\
 Serve the scheduler: gRPC for front ends, operators and agents, and REST/JSON beside it.

@@ -12,8 +12,9 @@ from typing import Any
 import grpc
 
 from optsched.errors import UsageError
+from optsched.files.settings import flag_of
 from optsched.server.access import Gate, load_tokens
-from optsched.server.settings import Settings, flag_of
+from optsched.server.settings import Settings
 
 
 def gate_of(settings: Settings) -> Gate:

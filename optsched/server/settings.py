@@ -7,16 +7,12 @@ file, which `--config` or `OPTSCHED_CONFIG` names.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from optsched.errors import InputError
-from optsched.files.document import Document, read_document
 from optsched.files.fields import Absent, Id, Strict, Text
-from optsched.files.profiles import note_duplicates
-from optsched.files.report import Report, Scope
-from optsched.files.validate import validate
+from optsched.files.settings import load
 
 PREFIX = "OPTSCHED_"
 
@@ -77,65 +73,9 @@ class Settings(Strict):
     log_format: Literal["text", "json"] = Field("text", description="text or json")
 
 
-def flag_of(key: str) -> str:
-    """Return a key's flag."""
-    return "--" + key.replace("_", "-")
-
-
 def load_settings(flags: Mapping[str, str], environment: Mapping[str, str], config: str | None) -> Settings:
     """Return the settings: flags before environment before the file before defaults.
 
     Raises InputError with all faults, each at the flag, variable or line that it comes from.
     """
-    report = Report()
-    path = config or environment.get(PREFIX + "CONFIG")
-    merged: dict[str, object] = {}
-    if path:
-        document = read_document(path)
-        inner = Scope(report, document)
-        note_duplicates(inner)
-        if validate(inner, Settings, document.data) is not None and isinstance(document.data, dict):
-            merged |= document.data
-    variables = {key: environment[name] for key in Settings.model_fields if (name := _variable(key)) in environment}
-    for source, given, named in (("environment", variables, _variable), ("command line", flags, flag_of)):
-        plain = {key: _typed(key, text) for key, text in given.items()}
-        shown = {named(key): value for key, value in plain.items()}
-        for key, value in plain.items():
-            _check(key, value, Scope(report, Document(shown, source)), named(key))
-        merged |= plain
-    report.raise_faults()
-    return Settings.model_validate(merged)
-
-
-def _variable(key: str) -> str:
-    return PREFIX + key.upper()
-
-
-def _typed(key: str, text: str) -> object:
-    """Return the text of a flag or variable as its key's type wants it; as it is where it is no such thing."""
-    wanted = _kinds(Settings.model_fields[key].annotation)
-    if bool in wanted and text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for kind in (int, float):
-        if kind in wanted:
-            try:
-                return kind(text)
-            except ValueError:
-                continue
-    return text
-
-
-def _kinds(annotation: Any) -> set[object]:
-    if get_origin(annotation) is None:
-        return {annotation}
-    return set().union(*(_kinds(each) for each in get_args(annotation)))
-
-
-def _check(key: str, value: object, scope: Scope, shown: str) -> None:
-    inner = Report()
-    validate(Scope(inner, Document({key: value}, "")), Settings, {key: value})
-    try:
-        inner.raise_faults()
-    except InputError as error:
-        for fault in error.faults:
-            scope.fault(fault.wrong, fault.allowed, shown)
+    return load(Settings, PREFIX, flags, environment, config)

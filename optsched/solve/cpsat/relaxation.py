@@ -24,8 +24,8 @@ FINEST = 32
 LARGEST = 2.0**61
 """No sum of the proof may exceed this."""
 
-
 INCREMENTALITY_OFF = 0
+"""What the linear solver calls starting anew."""
 
 
 class Relaxation:
@@ -34,7 +34,6 @@ class Relaxation:
     def __init__(self, box: Box) -> None:
         self._low, self._high = self._range = box.low, box.high
         self._narrow = False
-        self._rows: list[tuple[Ints, Ints, int]] = []
         self._solver = solver = pywraplp.Solver.CreateSolver("GLOP")
         solver.SetSolverSpecificParametersAsString(f"max_number_of_iterations: {MOST_STEPS}")
         limits = zip(box.low.tolist(), box.high.tolist(), strict=True)
