@@ -294,6 +294,10 @@ class Supply:
                     found[victim] = found.get(victim, 0) + count
         return found
 
+    def leaving_on(self, n: int) -> list[tuple[int, int]]:
+        """Return who leaves GPUs on a node, in the order in which they are drawn on, each with its pair."""
+        return [(j, self._pair(j, n)) for j in self.stopped_on.get(n, ())]
+
     def leftovers(self, kind: Kind) -> tuple[Ints, Ints]:
         """Return the pairs of which something is left over for a kind, and how many GPUs of each."""
         pairs = self._leaving[kind.pairs[self._leaving]]
