@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,28 +40,35 @@ class Foresight:
     """What is to be placed and what is left over for it, as an `Outlook`.
 
     A source is what is free, or what stopped jobs leave, on nodes where the same takers may have it: they have the right,
-    and a piece of theirs could lie there once all that may move has moved. Jobs that need a new home are kinds of their
-    own, by the GPU type that they have.
+    and a piece of theirs could lie there once all that may move has moved. Jobs that need a new home, and
+    growth, are kinds of their own, by GPU type.
     """
 
-    def __init__(
-        self, problem: Problem, ledger: Ledger, supply: Supply, loose: Loose, takers: Sequence[Taker]
-    ) -> None:
+    def __init__(self, problem: Problem, ledger: Ledger, supply: Supply, loose: Loose, takers: Sequence[Taker]) -> None:
         self.problem, self.ledger, self.supply, self.loose = problem, ledger, supply, loose
         kinds: dict[tuple[object, ...], int] = {}
         self.takers: list[Taker] = []
         self.kind_of: dict[int, int] = {}
         for taker in takers:
             job = taker.job
-            key = (id(taker.kind), job.team, id(job.nodes), job.type_speed, taker.nodes.tobytes(), taker.unit, taker.rank)
+            key = (
+                id(taker.kind),
+                job.team,
+                id(job.nodes),
+                job.type_speed,
+                taker.nodes.tobytes(),
+                taker.unit,
+                taker.rank,
+            )
             if key not in kinds:
                 kinds[key] = len(self.takers)
                 self.takers.append(taker)
             self.kind_of[job.index] = kinds[key]
         self.homes = len(self.takers) + np.arange(len(problem.gpu_types))
+        self.growth = self.homes + len(self.homes)
         last = max((taker.rank for taker in self.takers), default=0)
-        first = [last + 2] * len(self.homes)
-        self.worth = np.array([*(last + 1 - taker.rank for taker in self.takers), *first], dtype=np.int64)
+        others = [*[last + 3] * len(self.homes), *[1] * len(self.homes)]
+        self.worth = np.array([*(last + 2 - taker.rank for taker in self.takers), *others], dtype=np.int64)
         self.refresh()
 
     def refresh(self) -> None:
@@ -76,9 +83,9 @@ class Foresight:
             room = self.ledger.gpus + np.bincount(node, left * mine, count).astype(np.int64)
             fits = taker.nodes & (room + self.loose.below(taker.unit, taker.job.team).gpus >= taker.unit)
             row[: len(pairs)] = taker.may[job] & fits[node]
-            row[len(pairs) :] = fits
+            row[len(pairs) :] = taker.nodes
         for y, home in enumerate(self.homes.tolist()):
-            may[home, len(pairs) :] = nodes.taking & (nodes.gpu_type == y)
+            may[[home, self.growth[y]], len(pairs) :] = nodes.taking & (nodes.gpu_type == y)
         packed = np.ascontiguousarray(np.packbits(may, axis=0).T)
         columns = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
         _, at, which = np.unique(columns, return_index=True, return_inverse=True)
@@ -87,13 +94,15 @@ class Foresight:
         self.of_node = which[len(pairs) :]
         self.outlook = Outlook(may[:, at], self.worth)
 
-    def look(self, starts: Iterable[RoundJob], movers: Iterable[RoundJob]) -> None:
-        """Note who has no place yet, and what there is."""
+    def look(self, starts: Iterable[RoundJob], movers: Iterable[RoundJob], growth: Mapping[int, int]) -> None:
+        """Note who has no place yet, by how many GPUs who has not grown yet is to grow, and what there is."""
         demand, supply = np.zeros_like(self.outlook.demand), np.zeros_like(self.outlook.supply)
         for job in starts:
             demand[self.kind_of[job.index]] += job.minimum
         for job in movers:
             demand[self.homes[gpu_type_of(self.problem, job.spread_now)]] += job.size_now
+        for j, more in growth.items():
+            demand[self.growth[gpu_type_of(self.problem, self.problem.jobs[j].spread_now)]] += more
         leaving = self.supply.leaving
         np.add.at(supply, self.of_node, np.where(self.problem.nodes.taking, np.maximum(self.ledger.gpus, 0), 0))
         np.add.at(supply, self.of_pair[leaving], self.supply.left(leaving))

@@ -50,12 +50,14 @@ class Style:
 
     `run_on_first`: who need not stop runs on before others start in what is left over. `scarce_first`: who may have
     least of what stopped jobs leave comes first, among those who need whole nodes and among those of one size.
+    `grow_first`: who is to grow does so once the gangs have their places, before single jobs have theirs.
     """
 
     rank_first: bool
     zeal: float
     run_on_first: bool = False
     scarce_first: bool = False
+    grow_first: bool = False
 
 
 class Places:
@@ -114,8 +116,9 @@ class Places:
         jobs, changed = self.problem.jobs, self.ledger.changed
         movers = [jobs[j] for *_, j in self._waiting if jobs[j].running]
         movers += [job for job in self._ones if job.running]
-        given_up = set(self._unplaced)
-        self.foresight.look((jobs[j] for j in self.admitted.starts if j not in changed and j not in given_up), movers)
+        gone = changed.keys() | set(self._unplaced)
+        growth = {j: more for j, more in self.admitted.grows.items() if j not in changed}
+        self.foresight.look([jobs[j] for j in self.admitted.starts - gone], movers, growth)
 
     def _place_waiting(self) -> None:
         """Place who waits, but those of one GPU: they come last, together."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from ortools.sat.python.cp_model import IntVar
@@ -13,6 +14,7 @@ from optsched.rounds.problem import Cut, Ints, Problem, RoundJob, What
 from optsched.rounds.room import usable
 from optsched.rounds.score import gpu_type_of, loss_at
 from optsched.solve.cpsat.decisions import Scope
+from optsched.solve.cpsat.node_room import Lying, NodeRoom
 from optsched.solve.cpsat.recorded import Recorded
 from optsched.solve.reach import Reach
 
@@ -43,7 +45,7 @@ class Starts:
 class Stops:
     """Running jobs alike but for what their stop costs, the cheapest first: `count` of them stop.
 
-    `taken` of them are for other teams too, None where other teams have no right over them.
+    `taken` of them are for other teams too, who have `to_pool` of their GPUs; None where other teams have no right.
     """
 
     jobs: list[RoundJob]
@@ -51,6 +53,7 @@ class Stops:
     count: IntVar
     open_gpus: int
     taken: IntVar | None = None
+    to_pool: IntVar | None = None
 
     @property
     def first(self) -> RoundJob:
@@ -107,6 +110,7 @@ class Groups:
     def __init__(self, problem: Problem, scope: Scope) -> None:
         self.problem, self.scope, self.model = problem, scope, Recorded()
         self.reach = Reach(problem, scope.stops, scope.moves, scope.resizes)
+        self.room = NodeRoom(problem, scope)
         self.starts: list[Starts] = []
         self.stops: list[Stops] = []
         self.stop_of: dict[int, Stops] = {}
@@ -278,7 +282,7 @@ class Groups:
             job.size_now,
             job.minimum,
             self.piece(job),
-            tuple(sorted((count, bool(self.problem.nodes.taking[n])) for n, count in job.spread_now)),
+            tuple(sorted(self._at(job, n, count) for n, count in job.spread_now)),
             gpu_type_of(self.problem, job.spread_now),
             job.movable,
             takeable.above_quota[0],
@@ -288,6 +292,21 @@ class Groups:
             self._ceilings.get(job.index, ()),
             job.index if alone else -1,
         )
+
+    @cached_property
+    def lying(self) -> Lying:
+        """Where pieces of what may start could lie."""
+        starts = [(group.first, group.piece) for group in self.starts]
+        return Lying(self.reach, starts, sorted({piece for _, piece in starts} - {1}))
+
+    def _at(self, job: RoundJob, n: int, count: int) -> tuple[object, ...]:
+        """Return what matters of a node about what a running job has there."""
+        own = tuple(self.lying.may(n, g, job.team) for g in self.lying.sizes)
+        return (count, bool(self.problem.nodes.taking[n]), own, self.lying.teams(n))
+
+    def given_for(self, job: RoundJob, g: int, team: int) -> int:
+        """Return the GPUs that a running job leaves where pieces of g GPUs of a team (or of anybody) could lie."""
+        return sum(count for n, count in job.spread_now if self.problem.nodes.taking[n] and self.lying.may(n, g, team))
 
     def open_gpus(self, job: RoundJob) -> int:
         """Return the GPUs that the job holds on nodes that take new work."""
