@@ -1,7 +1,7 @@
-"""From admissions to a plan: each is placed in several styles, and where places fall short another one is searched for.
+"""From admissions to a plan: each is placed in several styles, and where that falls short another one is searched for.
 
-Admissions as good as the first differ in which of the jobs alike they stop, and for whom. One that leaves out what found
-no place may be as good too; if not, it shows what can be done without.
+Admissions as good as the first differ in which of the jobs alike they stop, and for whom. One that leaves out what
+found no place may be as good too; if not, it shows what can be done without.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PLACE_S, MOST_PLACE_S = 1.2e-6, 3.0
 """About how long one placing takes at worst, in seconds for each start and node, and at most: none is begun without."""
 
 LEAST_BOUNDS_SHARE, BOUNDS_SHARE, BOUNDS_S = 0.4, 0.78, 3.0
-"""What is kept for bounds of what is left after admission: the second share, no more than so many seconds, or the first."""
+"""What is kept for bounds of the time left after admission: the second share up to so much, at least the first."""
 
 BILL_SHARE = 0.3
 """The share of what another admission may take that its bill gets."""
@@ -94,7 +94,7 @@ class Attempts:
                 self._most[position] = min(found, self._most.get(position, found))
 
     def _search_again(self) -> bool:
-        """Find another admission: without what found no place, or else by another path. Returns whether there is one."""
+        """Find another admission, without what found no place or else by another path; returns whether there is one."""
         if self.goals.tie is None or self.problem.profile.priority_mode is PriorityMode.WEIGHTED:
             return False
         if self._most and self._first_missed() is not None and self._search_without():
@@ -110,7 +110,7 @@ class Attempts:
         return next((row for row, (goal, reached) in enumerate(pairs) if reached < goal), None)
 
     def _search_without(self) -> bool:
-        """Search again for the goals from the first one that was missed, with no more starts of a group than allowed."""
+        """Search again for the goals from the first that was missed, with no more starts of a group than allowed."""
         first, solution = self._first_missed(), self._solution
         if first is None or solution is None:
             return False
@@ -125,9 +125,8 @@ class Attempts:
         hint = model.proto.solution_hint
         hint.vars.extend(range(len(solution)))
         hint.values.extend(solution)
-        own = Spent(
-            dataclasses.replace(self.spent.budget, wall_s=self.spent.wall_left_s - self._until_s), self.spent.clock
-        )
+        wall_s = self.spent.wall_left_s - self._until_s
+        own = Spent(dataclasses.replace(self.spent.budget, wall_s=wall_s), self.spent.clock)
         stages = Stages(model, own, lean=True)
         try:
             found = stages.maximize_in_order(goals[first:], most_gpus(self.problem), RANK_SHARE)
@@ -135,7 +134,7 @@ class Attempts:
             return False
         finally:
             self.spent.deterministic_s += own.deterministic_s
-        if len(found) < len(goals) - first or (found[0].value or 0) <= reached[first]:
+        if len(found) < len(goals) - first or [result.value or 0 for result in found] <= reached[first:]:
             return False
         stages.minimize(self.admission.bill(), BILL_SHARE)
         self._solution = stages.solution

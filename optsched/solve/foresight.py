@@ -39,9 +39,9 @@ class Taker:
 class Foresight:
     """What is to be placed and what is left over for it, as an `Outlook`.
 
-    A source is what is free, or what stopped jobs leave, on nodes where the same takers may have it: they have the right,
-    and a piece of theirs could lie there once all that may move has moved. Jobs that need a new home, and
-    growth, are kinds of their own, by GPU type.
+    A source is what is free for the same takers, wherever that is, since what runs may move; or what stopped jobs leave
+    on nodes where the same takers may have it: they have the right, and a piece of theirs could lie there once all that
+    may move has moved. Jobs that need a new home, and growth, are kinds of their own, by GPU type.
     """
 
     def __init__(self, problem: Problem, ledger: Ledger, supply: Supply, loose: Loose, takers: Sequence[Taker]) -> None:
@@ -109,8 +109,13 @@ class Foresight:
         self.outlook.set(demand, supply)
 
     def best(self, job: RoundJob, kind: Kind, room: Ints, propose: Callable[[Ints], Spread | None]) -> Spread | None:
-        """Return the proposed placement for which others miss least; `propose` is told the price of each source."""
+        """Return the proposed placement for which others miss least; `propose` is told the price of each source.
+
+        Whoever was not admitted takes what costs least.
+        """
         dear = np.zeros(len(self.outlook.supply), dtype=np.int64)
+        if job.index not in self.kind_of:
+            return propose(dear)
         best: tuple[int, Spread] | None = None
         for _ in range(MOST_CHOICES):
             spread = propose(dear)
@@ -143,9 +148,9 @@ class Foresight:
             more = max(0, count - int(room[n]))
             lifted[at] += more
             homes[self.homes[self.problem.nodes.gpu_type[n]]] += more
-            for j, pair in self.supply.leaving_on(n):
+            for j, pair, left in self.supply.leaving_on(n):
                 if still and kind.rights[j]:
-                    taken = min(still, int(self.supply.left(pair)))
+                    taken = min(still, left)
                     use[self.of_pair[pair]] += taken
                     still -= taken
             use[at] += still

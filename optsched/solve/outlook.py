@@ -1,8 +1,8 @@
 """What those still without a place will need: whether what is left over could serve all of them, GPU by GPU.
 
-Sizes and nodes are left out, so it is a flow, from kinds of takers (the same rights, nodes, size of pieces and rank) to
-sources (GPUs that the same kinds may have). Where it serves everybody, nobody should be placed so that it no longer does;
-if somebody would be, the sources that are then contended are his to avoid.
+Sizes are left out, so it is a flow, from kinds of takers (the same rights, nodes, size of pieces and rank) to sources
+(GPUs that the same kinds may have). Where it serves everybody, nobody should be placed so that it no longer does; if
+somebody would be, the sources that are then contended are his to avoid.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Outlook:
             wanting = more
 
     def _patched(self, demand: Ints, supply: Ints) -> Ints | None:
-        """Return a flow that misses nothing that the present one does not, by small changes to that; None if none does."""
+        """Return the present flow changed a little, if that misses nothing that it does not miss now; else None."""
         flow = self._flow.copy()
         needed = demand - (self.demand - flow.sum(axis=1))
         # Nobody gets more than is needed, nothing gives more than there is.

@@ -419,7 +419,8 @@ class Places:
         """Return what a job of one node costs on some nodes: to make room, and how tight it is."""
         need = _need(job)
         price = self.loose.below(need, job.team).price(np.maximum(0, need - room.gpus))[there]
-        return price + TIGHTNESS * np.maximum(0, room.gpus[there] - need)
+        found: Ints = price + TIGHTNESS * np.maximum(0, room.gpus[there] - need)
+        return found
 
     def _room_of(self, job: RoundJob) -> Room:
         """Return what a job of one node may have on each node as things are."""

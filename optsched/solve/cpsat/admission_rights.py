@@ -11,9 +11,8 @@ from ortools.sat.python.cp_model import CpModel, IntVar
 from optsched.rounds.problem import Ints, Item, RoundJob, What
 from optsched.rounds.score import gpu_type_of
 from optsched.solve.cpsat.admission_rules import add_retyped, sum_parts, uses
-from optsched.solve.cpsat.groups import Groups, Part, Starts, Stops
+from optsched.solve.cpsat.groups import Groups, Part, Starts
 from optsched.solve.cpsat.linear import Sum, at_most, concave, sum_of
-from optsched.solve.cpsat.node_room import ANYBODY
 from optsched.values.profile import Reclaim
 
 
@@ -84,8 +83,6 @@ class Rights:
         self.pool_quota, self.pool_fair = Sum(), Sum()
         self.reclaimed: dict[int, Sum] = defaultdict(Sum)
         self.for_growth = Sum()
-        self.large: dict[tuple[int, int], Sum] = defaultdict(Sum)
-        self.large_own: dict[tuple[int, int], Sum] = defaultdict(Sum)
 
     def add(self) -> None:
         """Add them."""
@@ -98,31 +95,22 @@ class Rights:
             if y in group.by_type and not job.emergency and not job.due:
                 takers[job.team, job.claim_team, job.priority].append(group)
         for (team, claim_team, priority), members in takers.items():
+            served, wanted = Sum(), Sum()
+            for group in members:
+                wanted.add(group.by_type[y], group.first.minimum, len(group.jobs))
             mine, others = Sum(), Sum()
-            reach = {quota: (Sum(), pool) for quota, pool in ((True, use_quota), (False, use_fair))}
-            for piece in sorted({group.piece for group in members}):
-                alike = [group for group in members if group.piece == piece]
-                served, wanted = Sum(), Sum()
-                for group in alike:
-                    wanted.add(group.by_type[y], group.first.minimum, len(group.jobs))
-                large = self.large_own[team, piece], self.large[team, piece]
-                self._serve(served, wanted.most, [from_free])
-                own = self._serve(served, wanted.most, [mine, large[0]])
-                self.own[team].append((priority, own, wanted.most))
-                for quota, (through, pool) in reach.items():
-                    claim = self.claims.inside(claim_team, priority, quota=quota)
-                    most = 0 if claim is False else wanted.most
-                    if claim is not True and claim is not False:
-                        most = self.claims.most(alike, y, quota=quota)
-                    if most:
-                        part = self._serve(served, most, [pool, others, through, large[1]])
-                        if claim is not True:
-                            self.model.add(part <= most * claim)
-                self.model.add(wanted.linear <= served.linear)
-            for quota, (through, _) in reach.items():
+            self._serve(served, wanted.most, [from_free])
+            self.own[team].append((priority, self._serve(served, wanted.most, [mine]), wanted.most))
+            for quota, pool in ((True, use_quota), (False, use_fair)):
                 claim = self.claims.inside(claim_team, priority, quota=quota)
-                if len(through.variables) > 1 and claim is not True:
-                    self.model.add(through.linear <= self.claims.most(members, y, quota=quota) * claim)
+                most = 0 if claim is False else wanted.most
+                if claim is not True and claim is not False:
+                    most = self.claims.most(members, y, quota=quota)
+                if most:
+                    part = self._serve(served, most, [pool, others])
+                    if claim is not True:
+                        self.model.add(part <= most * claim)
+            self.model.add(wanted.linear <= served.linear)
             for g in sorted({group.piece for group in members} - {1}):
                 self._add_pieces(members, g, mine, others)
         self._add_growth(from_free)
@@ -132,63 +120,6 @@ class Rights:
         self._within(sum_of([use_fair, use_quota]), sum_of([self.pool_fair, self.pool_quota]))
         for team, parts in self.own.items():
             self._nested(parts, self.supply_own[team])
-        for g in self.groups.lying.sizes:
-            self._add_large(g)
-
-    def _add_large(self, g: int) -> None:
-        """Pieces of at least g GPUs use only what is left where such pieces could lie.
-
-        What is left where only one team's could lie serves that team alone.
-        """
-        wanted, own = Sum(), defaultdict[int, Sum](Sum)
-        for (team, piece), amount in self.large.items():
-            if piece >= g:
-                wanted.add_all(amount)
-                own[team].add_all(amount)
-        supply, alone = Sum(), defaultdict[int, Sum](Sum)
-        for stops in self.groups.stops:
-            if stops.gpu_type == self.y and stops.taken is not None and stops.to_pool is not None:
-                self._add_left(stops, g, supply, alone)
-        for resize in self.groups.resizes:
-            if resize.gpu_type == self.y and resize.taken is not None:
-                supply.add(resize.taken, 1, resize.step * resize.most_lost)
-        for team, amount in own.items():
-            if alone[team].most and amount.most:
-                most = min(alone[team].most, amount.most)
-                part = self._serve(supply, most, [])
-                self.model.add(part <= alone[team].linear)
-                self.model.add(part <= amount.linear)
-        self._within(wanted, supply)
-        for team in {team for team, piece in self.large_own if piece >= g}:
-            mine, left = Sum(), Sum()
-            for (other, piece), amount in self.large_own.items():
-                if other == team and piece >= g:
-                    mine.add_all(amount)
-            for stops in self.groups.stops:
-                if stops.gpu_type == self.y and stops.first.team == team:
-                    left.add(stops.count, self.groups.given_for(stops.first, g, team), len(stops.jobs))
-            for resize in self.groups.resizes:
-                if resize.gpu_type == self.y and resize.job.team == team:
-                    left.add(resize.lost, resize.step, resize.most_lost)
-            self._within(mine, left)
-
-    def _add_left(self, stops: Stops, g: int, supply: Sum, alone: dict[int, Sum]) -> None:
-        """Add what other teams' pieces of g GPUs may use of a group of stops, and what those of one team alone may."""
-        first, count, each = stops.first, len(stops.jobs), self.groups.given_for(stops.first, g, ANYBODY)
-        assert stops.taken is not None and stops.to_pool is not None
-        if each == stops.open_gpus:
-            supply.add(stops.to_pool, 1, each * count)
-            return
-        supply.add(stops.taken, each, count)
-        at = self.groups.lying.sizes.index(g)
-        few = {team for n, _ in first.spread_now for team in self.groups.lying.teams(n)[at]} - {ANYBODY, first.team}
-        for team in sorted(few):
-            given = sum(
-                gpus
-                for n, gpus in first.spread_now
-                if self.groups.problem.nodes.taking[n] and team in self.groups.lying.teams(n)[at]
-            )
-            alone[team].add(stops.taken, given, count)
 
     def _add_pieces(self, members: list[Starts], g: int, mine: Sum, others: Sum) -> None:
         """Pieces of at least g GPUs use at most so much of what victims leave: it must lie together on nodes.
@@ -257,7 +188,7 @@ class Rights:
                     taken = stops.taken = self.model.new_int_var(0, len(stops.jobs), "")
                     self.model.add(taken <= stops.count)
                     self.reclaimed[first.claim_team].add(taken, first.size_now, len(stops.jobs))
-                    to_pool = stops.to_pool = self._to_pool(first, most, fair=takeable.above_entitlement[0])
+                    to_pool = self._to_pool(first, most, fair=takeable.above_entitlement[0])
                     self.model.add(to_pool <= stops.open_gpus * taken)
                     given[first.team, first.priority].add(to_pool, -1, most)
         for resize in self.groups.resizes:

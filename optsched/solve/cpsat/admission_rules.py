@@ -50,14 +50,32 @@ class _Slots:
     """Room for pieces of at least g GPUs on the nodes of one type.
 
     A node holds at most floor(room / g) of them. A running job that stays has there what it has now, one that moves has
-    its pieces somewhere.
+    its pieces somewhere; who cannot go takes its GPUs off the room. So does who is inside its quota, for other teams:
+    what it leaves is its own team's.
     """
 
     def __init__(self, groups: Groups, y: int, here: Flags) -> None:
         self.groups, self.y, self.here = groups, y, here
-        self.room: Ints = np.where(here, groups.room.gpus, 0)
-        self.inside = groups.room.inside
-        self.others = [job for job in groups.room.going if gpu_type_of(groups.problem, job.spread_now) == y]
+        problem = groups.problem
+        could_go = groups.scope.stops | groups.scope.moves | groups.scope.resizes
+        anybody = any(job.emergency or job.due for job in problem.jobs)
+        self.room: Ints = problem.nodes.capacity.copy()
+        self.inside: dict[int, Ints] = {}
+        self.others: list[RoundJob] = []
+        for job in problem.running:
+            goes, takeable = job.index in could_go, problem.takeable[job.index]
+            shrinks_for_others = job.index in groups.scope.resizes and takeable.above_quota[1]
+            inside = goes and takeable.inside_quota and not anybody and not shrinks_for_others
+            if goes and not inside:
+                if gpu_type_of(problem, job.spread_now) == y:
+                    self.others.append(job)
+                continue
+            for n, count in job.spread_now:
+                self.room[n] -= count
+                if inside:
+                    team = self.inside.setdefault(job.team, np.zeros(len(self.room), dtype=np.int64))
+                    team[n] += count
+        self.room = np.where(here, np.maximum(self.room, 0), 0)
 
     def add(self, g: int) -> None:
         """Add the rule for one size."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from ortools.sat.python.cp_model import IntVar
@@ -14,7 +13,6 @@ from optsched.rounds.problem import Cut, Ints, Problem, RoundJob, What
 from optsched.rounds.room import usable
 from optsched.rounds.score import gpu_type_of, loss_at
 from optsched.solve.cpsat.decisions import Scope
-from optsched.solve.cpsat.node_room import Lying, NodeRoom
 from optsched.solve.cpsat.recorded import Recorded
 from optsched.solve.reach import Reach
 
@@ -45,7 +43,7 @@ class Starts:
 class Stops:
     """Running jobs alike but for what their stop costs, the cheapest first: `count` of them stop.
 
-    `taken` of them are for other teams too, who have `to_pool` of their GPUs; None where other teams have no right.
+    `taken` of them are for other teams too, None where other teams have no right over them.
     """
 
     jobs: list[RoundJob]
@@ -53,7 +51,6 @@ class Stops:
     count: IntVar
     open_gpus: int
     taken: IntVar | None = None
-    to_pool: IntVar | None = None
 
     @property
     def first(self) -> RoundJob:
@@ -110,7 +107,6 @@ class Groups:
     def __init__(self, problem: Problem, scope: Scope) -> None:
         self.problem, self.scope, self.model = problem, scope, Recorded()
         self.reach = Reach(problem, scope.stops, scope.moves, scope.resizes)
-        self.room = NodeRoom(problem, scope)
         self.starts: list[Starts] = []
         self.stops: list[Stops] = []
         self.stop_of: dict[int, Stops] = {}
@@ -236,13 +232,19 @@ class Groups:
         return found
 
     def _least_loss(self, job: RoundJob, room: Ints, y: int) -> int | None:
-        """Return the least loss in this room, by the narrowest level that could hold the job; None if none could."""
+        """Return the least loss in this room, by the narrowest level that could hold the job; None if none could.
+
+        However much moves, no more becomes free in one domain without force than is free in all.
+        """
         problem, tree = self.problem, self.problem.tree
         if int(room.sum()) < job.minimum:
             return None
+        free = int(np.maximum(problem.nodes.free, 0).sum())
+        forced = np.minimum(self.reach.forced(job), room)
         spans = [-1] if job.required is None else []
         for level in range(len(tree.levels)):
-            if int(tree.sum_per_domain(level, room).max(initial=0)) < job.minimum:
+            most = np.minimum(tree.sum_per_domain(level, room), free + tree.sum_per_domain(level, forced))
+            if int(most.max(initial=0)) < job.minimum:
                 continue
             if job.required is None or level >= job.required:
                 spans.append(level)
@@ -282,7 +284,7 @@ class Groups:
             job.size_now,
             job.minimum,
             self.piece(job),
-            tuple(sorted(self._at(job, n, count) for n, count in job.spread_now)),
+            tuple(sorted((count, bool(self.problem.nodes.taking[n])) for n, count in job.spread_now)),
             gpu_type_of(self.problem, job.spread_now),
             job.movable,
             takeable.above_quota[0],
@@ -292,21 +294,6 @@ class Groups:
             self._ceilings.get(job.index, ()),
             job.index if alone else -1,
         )
-
-    @cached_property
-    def lying(self) -> Lying:
-        """Where pieces of what may start could lie."""
-        starts = [(group.first, group.piece) for group in self.starts]
-        return Lying(self.reach, starts, sorted({piece for _, piece in starts} - {1}))
-
-    def _at(self, job: RoundJob, n: int, count: int) -> tuple[object, ...]:
-        """Return what matters of a node about what a running job has there."""
-        own = tuple(self.lying.may(n, g, job.team) for g in self.lying.sizes)
-        return (count, bool(self.problem.nodes.taking[n]), own, self.lying.teams(n))
-
-    def given_for(self, job: RoundJob, g: int, team: int) -> int:
-        """Return the GPUs that a running job leaves where pieces of g GPUs of a team (or of anybody) could lie."""
-        return sum(count for n, count in job.spread_now if self.problem.nodes.taking[n] and self.lying.may(n, g, team))
 
     def open_gpus(self, job: RoundJob) -> int:
         """Return the GPUs that the job holds on nodes that take new work."""
