@@ -7,7 +7,7 @@ nothing changed, so what follows from records alone is known by the chunk.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from optsched.engine.draft import SIDE_SLACK
@@ -50,24 +50,23 @@ class ByChunk(Generic[K, R, P]):
 class JobsSeen:
     """The jobs of a chunk. `plain` flags those that a round sees as they stand, whatever the time.
 
-    `owners` have jobs here whose estimates history may correct. The others list records: `tied` may be kept from
-    starting by somebody's word, `resting` wait with room kept for them, `frail` wait after runs that failed early,
-    `unsettled` may have bookings of runs that do not go on, `guests` were let into what is held for others. `jobs` are
-    what rounds see of the plain ones, and hold until `until` as long as the `ratios` of the owners stay.
+    `positions` are those of the jobs whose estimates history may correct, by owner. The others list records: `tied` may
+    be kept from starting by somebody's word, `resting` wait with room kept for them, `frail` wait after runs that
+    failed early, `unsettled` may have bookings of runs that do not go on, `guests` were let into what is held for
+    others. `jobs` are what rounds see of the plain ones with the `ratios` of their owners, and hold until `until`.
     """
 
     records: tuple[JobRecord, ...]
     plain: tuple[bool, ...]
-    owners: frozenset[Owner]
+    positions: Mapping[Owner, Sequence[int]]
     tied: tuple[JobRecord, ...]
     resting: tuple[JobRecord, ...]
     frail: tuple[JobRecord, ...]
     unsettled: tuple[JobRecord, ...]
     guests: tuple[JobRecord, ...]
     all_plain: bool
-    uncorrected: Sequence[Job]
-    jobs: Sequence[Job] | None = None
-    ratios: Mapping[Owner, float] | None = None
+    jobs: list[Job] | None = None
+    ratios: Mapping[Owner, float] = field(default_factory=dict)
     until: float = 0.0
 
 
@@ -96,13 +95,15 @@ class Seen:
     def _look(self, chunk: Mapping[JobId, JobRecord]) -> JobsSeen:
         records = tuple(chunk.values())
         queued = [each for each in records if each.state is JobState.QUEUED]
+        positions: dict[Owner, list[int]] = {}
+        for position, each in enumerate(records):
+            if each.job.estimated_runtime_s is not None:
+                positions.setdefault((each.job.team, each.job.user), []).append(position)
         plain = tuple(each.tokens >= self._fewest_tokens and _as_it_stands(each) for each in records)
         return JobsSeen(
             records,
             plain=plain,
-            owners=frozenset(
-                (each.job.team, each.job.user) for each in records if each.job.estimated_runtime_s is not None
-            ),
+            positions=positions,
             tied=tuple(each for each in records if each.held is not None or each.after or each.array is not None),
             resting=tuple(each for each in queued if each.rest is not None),
             frail=tuple(each for each in queued if each.failed_early),
@@ -111,7 +112,6 @@ class Seen:
             ),
             guests=tuple(each for each in records if each.on_call),
             all_plain=all(plain),
-            uncorrected=[each.job for each in records],
         )
 
 

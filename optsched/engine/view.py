@@ -24,6 +24,9 @@ QUANTILE = 0.9
 
 HOUR_S = 3600.0
 
+Ratios = Mapping[tuple[TeamId, UserId], float]
+"""By team and user, what share of the stated run time jobs need."""
+
 
 class Viewer:
     """Looks at states one after the other, and remembers what it saw of what does not change between them."""
@@ -31,6 +34,7 @@ class Viewer:
     def __init__(self) -> None:
         self.seen = Seen()
         self._corrected: dict[JobId, tuple[Job, Job]] = {}
+        self._ratios: Ratios = {}
 
     def snapshot(self, state: State) -> Snapshot:
         """Return what a round sees. Whoever has a claim counts as running there; who is told to stop as gone."""
@@ -40,7 +44,9 @@ class Viewer:
             kept_back(state.jobs, state.ended, each_of(parts, lambda part: part.tied)),
             self.seen.overfull(state.nodes),
             self._corrected,
+            self._ratios,
         )
+        self._ratios = looked.ratios
         jobs = [job for part in parts for job in _jobs_of(part, looked)]
         if len(self._corrected) > 2 * len(jobs) + 64:
             self._corrected = {job.id: self._corrected[job.id] for job in jobs if job.id in self._corrected}
@@ -78,11 +84,18 @@ class _Look:
     """One look at a state: how its jobs appear to a round, and what is noted of them on the way."""
 
     def __init__(
-        self, state: State, barred: Set[JobId], overfull: Set[NodeId], corrected: dict[JobId, tuple[Job, Job]]
+        self,
+        state: State,
+        barred: Set[JobId],
+        overfull: Set[NodeId],
+        corrected: dict[JobId, tuple[Job, Job]],
+        before: Ratios,
     ) -> None:
         self.state, self.barred, self.overfull = state, barred, overfull
         self._corrected = corrected
-        self.ratios = _ratios(state)
+        self.before, self.ratios = before, _ratios(state)
+        owners = self.ratios.keys() | before.keys()
+        self.changed = [owner for owner in owners if self.ratios.get(owner) != before.get(owner)]
         self.placed_at: dict[JobId, float] = {}
         self.protected: set[JobId] = set()
         self.pinned: set[JobId] = set()
@@ -142,16 +155,23 @@ def _jobs_of(part: JobsSeen, look: _Look) -> Sequence[Job]:
     """Return the jobs of a chunk that the round sees."""
     if look.overfull:
         return [job for record in part.records if (job := look.at(record)) is not None]
-    now, ratios = look.state.now, {}
-    if look.ratios:
-        ratios = {owner: look.ratios[owner] for owner in part.owners if owner in look.ratios}
-    if part.jobs is None or part.ratios != ratios or now >= part.until:
-        part.ratios, part.until = ratios, math.inf
-        part.jobs = [look.corrected(record.job) for record in part.records] if ratios else part.uncorrected
-        for job in part.jobs if ratios else ():
-            if job.started_at is not None and job.estimated_runtime_s is not None:
-                likely = job.started_at + job.estimated_runtime_s
-                part.until = min(part.until, likely) if likely > now else part.until
+    now, ratios = look.state.now, look.ratios
+    if part.jobs is None or now >= part.until:
+        again: Iterable[int] = range(len(part.records)) if ratios else ()
+        part.jobs, part.until = [record.job for record in part.records], math.inf
+    else:
+        again = [
+            position
+            for owner in (look.changed if part.ratios is look.before else ratios.keys() | part.ratios.keys())
+            if ratios.get(owner) != part.ratios.get(owner)
+            for position in part.positions.get(owner, ())
+        ]
+    part.ratios = ratios
+    for position in again:
+        job = part.jobs[position] = look.corrected(part.records[position].job)
+        if job.started_at is not None and job.estimated_runtime_s is not None:
+            likely = job.started_at + job.estimated_runtime_s
+            part.until = min(part.until, likely) if likely > now else part.until
     if part.all_plain:
         return part.jobs
     found: list[Job] = []
@@ -214,7 +234,7 @@ def _avoiding(record: JobRecord, state: State) -> Job:
     return replace(job, exclude_nodes=job.exclude_nodes | avoid) if others >= job.min_gpus else job
 
 
-def _ratios(state: State) -> Mapping[tuple[TeamId, UserId], float]:
+def _ratios(state: State) -> Ratios:
     """Return, for teams and users with enough history, what share of the stated run time their jobs need at most."""
     found = {}
     for key, ratios in state.history.items():
