@@ -21,15 +21,16 @@ class Records(Mapping[K, V]):
     """Entries in the order of their insertion, as a dict has them, cut into chunks.
 
     `where` tells in which chunk a key was put last, by any version; it is shared by all versions and only ever grows.
-    A key that is not in it is in none of them. What it tells may be wrong for this version: then all chunks are looked
-    through.
+    A key that is not in it is in none of them. What it tells may be wrong for this version of keys in `moved`, which
+    were put in a second chunk after they had been dropped: for those all chunks are looked through.
     """
 
-    __slots__ = ("_chunks", "_size", "_where")
+    __slots__ = ("_chunks", "_moved", "_size", "_where")
 
-    def __init__(self, chunks: tuple[dict[K, V], ...], where: dict[K, int], size: int) -> None:
+    def __init__(self, chunks: tuple[dict[K, V], ...], where: dict[K, int], moved: set[K], size: int) -> None:
         self._chunks = chunks
         self._where = where
+        self._moved = moved
         self._size = size
 
     @classmethod
@@ -40,7 +41,7 @@ class Records(Mapping[K, V]):
         items = list(given.items())
         chunks = tuple(dict(items[first : first + CHUNK]) for first in range(0, len(items), CHUNK))
         where = {key: number for number, chunk in enumerate(chunks) for key in chunk}
-        return cls(chunks, where, len(items))
+        return cls(chunks, where, set(), len(items))
 
     def put(self, key: K, value: V) -> Records[K, V]:
         """Return a version in which a key has a value: in its place, at the end where it is new."""
@@ -51,9 +52,11 @@ class Records(Mapping[K, V]):
             found = len(self._chunks) if full else len(self._chunks) - 1
         changed = {**self._chunks[found], key: value} if found < len(self._chunks) else {key: value}
         if new:
+            if self._where.get(key, found) != found:
+                self._moved.add(key)
             self._where[key] = found
         chunks = (*self._chunks[:found], changed, *self._chunks[found + 1 :])
-        return Records(chunks, self._where, self._size + new)
+        return Records(chunks, self._where, self._moved, self._size + new)
 
     def drop(self, key: K) -> Records[K, V]:
         """Return a version without a key. Raises KeyError where there is none."""
@@ -63,7 +66,7 @@ class Records(Mapping[K, V]):
         changed = dict(self._chunks[found])
         del changed[key]
         chunks = (*self._chunks[:found], changed, *self._chunks[found + 1 :])
-        left = Records(chunks, self._where, self._size - 1)
+        left = Records(chunks, self._where, self._moved, self._size - 1)
         # Chunks that have become thin are joined before there are many of them.
         thin = len(chunks) > 8 + 2 * left._size // CHUNK
         return Records.of(dict(left.items())) if thin else left
@@ -79,6 +82,8 @@ class Records(Mapping[K, V]):
             return None
         if told < len(self._chunks) and key in self._chunks[told]:
             return told
+        if key not in self._moved:
+            return None
         return next((number for number, chunk in enumerate(self._chunks) if key in chunk), None)
 
     def __getitem__(self, key: K) -> V:
