@@ -100,6 +100,10 @@ class _Looked:
     waiting: float
     running: float
 
+    def stands(self, profile: Profile, now: float) -> bool:
+        """Return whether all of it is still so, as long as the chunk is the same."""
+        return self.profile is profile and min(self.waiting, self.running) > now
+
 
 class Dutiful:
     """What time alone may change in jobs, looked for anew only where something has changed since it was last asked."""
@@ -112,9 +116,7 @@ class Dutiful:
         there: dict[int, _Looked] = {}
         for chunk in Records.of(jobs).chunks():
             found = self._known.get(id(chunk))
-            if found is None or found.chunk is not chunk or found.profile is not profile:
-                found = _looked(chunk, profile, now)
-            elif min(found.waiting, found.running) <= now:
+            if found is None or found.chunk is not chunk or not found.stands(profile, now):
                 found = _looked(chunk, profile, now)
             there[id(chunk)] = found
         self._known = there
@@ -137,7 +139,7 @@ def _looked(chunk: Mapping[JobId, JobRecord], profile: Profile, now: float) -> _
 
 
 def _chance_of_waiting(record: JobRecord, profile: Profile, now: float) -> float:
-    """Return the next instant from which a job that waits may get what it could not: it starves, or has more patience."""
+    """Return the next instant from which a job that waits may get what it could not: it has waited long enough."""
     submitted = record.job.submitted_at
     starves = submitted + profile.starve_after_s
     found = starves if starves > now else math.inf

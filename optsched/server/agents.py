@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from optsched.engine import events
@@ -109,10 +110,9 @@ class Agents:
                 except OptschedError as error:
                     log.error("heartbeats were not taken in", extra={"error": str(error)})
                 self._addresses.forget(self.leader.state)
-            try:
-                await asyncio.wait_for(self.leader.stopped.wait(), self.how.gather_s)
-            except TimeoutError:
-                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.how.gather_s):
+                    await self.leader.stopped.wait()
 
     def end_all(self) -> None:
         """End all streams: agents keep what runs, and connect again."""
@@ -126,7 +126,8 @@ class Agents:
     ) -> AsyncIterator[wire.SchedulerMessage]:
         """Serve one agent's stream: yield what it is sent, until one of both ends it."""
         try:
-            first = await asyncio.wait_for(anext(incoming, None), self.how.register_s)
+            async with asyncio.timeout(self.how.register_s):
+                first = await anext(incoming, None)
         except TimeoutError:
             raise UsageError(f"no Register within {self.how.register_s:g} s") from None
         if first is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar, cast
 
@@ -26,6 +27,9 @@ from optsched.server.now import Now
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+SLOW_S = 1.0
+"""A commit that takes longer is told of: all that changes anything waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,8 @@ class Leader:
         self._closing = False
         self._saved = sequence
         self._saving: asyncio.Task[None] | None = None
+        # A thread of its own: commits wait for no other work that is done beside the loop.
+        self._writer = ThreadPoolExecutor(1, "store")
 
     @property
     def waiting(self) -> int:
@@ -163,6 +169,7 @@ class Leader:
                 await self._take(batch)
         finally:
             self._closing = True
+            self._writer.shutdown(wait=False)
             self.stopped.set()
             self._wake()
             while not self._inbox.empty():
@@ -204,7 +211,7 @@ class Leader:
             _fail(work, error)
         if folded.entries or folded.keys:
             try:
-                await asyncio.to_thread(self._store.append, folded.entries, folded.keys)
+                await self._append(folded)
             except StoreError as error:
                 log.error("nothing can be stored", extra={"error": str(error)})
                 for work, _, _ in folded.answers:
@@ -224,6 +231,15 @@ class Leader:
         self._wake()
         if self.sequence - self._saved >= self.limits.save_every and (self._saving is None or self._saving.done()):
             self._saving = asyncio.create_task(self._save(self.saver))
+
+    async def _append(self, folded: _Folded) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await loop.run_in_executor(self._writer, self._store.append, folded.entries, folded.keys)
+        took = loop.time() - began
+        if took > SLOW_S:
+            extra = {"wall_s": round(took, 3), "entries": len(folded.entries), "waiting": self.waiting}
+            log.warning("a commit was slow: the disk, or the database", extra=extra)
 
     def _fold(self, batch: Sequence[_Work]) -> _Folded:
         now = self.now()

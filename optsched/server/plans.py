@@ -54,7 +54,7 @@ class Plans:
         state = self.leader.state
         record = known_job(state, asking.id, caller)
         found: Plain = {"job": job_view(record, state)}
-        snapshot = snapshot_of(state)
+        snapshot = await asyncio.to_thread(snapshot_of, state)
         if all(job.id != record.id for job in snapshot.jobs):
             # It has ended, is on its way out, or is kept back: there is nothing to plan.
             return found

@@ -12,6 +12,7 @@ import gc
 import json
 import logging
 import multiprocessing
+import os
 import signal
 import threading
 import time
@@ -36,6 +37,9 @@ from optsched.server.leader import Change, Leader
 from optsched.server.start import GC_EVERY
 
 log = logging.getLogger(__name__)
+
+NICE = 5
+"""Where cores are short, answers to requests come before a better plan."""
 
 GATHER_S = 0.005
 """What is to be passed on waits so long for more of it."""
@@ -266,6 +270,7 @@ class _Link:
 def _follow(link: Connection, options: PlanOptions) -> None:
     """Follow the log and answer, until the other end is closed. It ends where it has gone astray."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(NICE)
     gc.set_threshold(*GC_EVERY)
     planner = RoundPlanner(options, WallClock())
     state: State | None = None

@@ -251,5 +251,6 @@ async def _lead(service: Service, stop: asyncio.Event) -> bool:
                 log.info("standing by", extra={"store": str(error)})
                 told = True
         with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), STAND_BY_S)
+            async with asyncio.timeout(STAND_BY_S):
+                await stop.wait()
             return False
