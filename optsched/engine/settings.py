@@ -9,8 +9,9 @@ from dataclasses import dataclass
 class Settings:
     """Times in seconds, shares as fractions.
 
-    A lease lasts `lease_s` from the receipt of a heartbeat; a node is given up `lease_patience_s` after that. Where
-    more than `mass_nodes` nodes and `mass_share` of all are late together, none is given up and starts pause.
+    A lease lasts `lease_s` from the receipt of a heartbeat; a node is given up `lease_patience_s` after that. One whose
+    agent's stream broke is late after half of `stream_grace_s`, and given up after all of it, unless the agent is back.
+    Where more than `mass_nodes` nodes and `mass_share` of all are late together, none is given up and starts pause.
     A gang start may swap `swap_share` of its nodes (at least one) for agents that do not answer within
     `reserve_timeout_s`. A node is suspected after `suspect_failures` gangs failed on it within `suspect_within_s`, or
     when it runs below `slow_factor` of its gang's median. A run that fails within `early_s` failed early;
@@ -23,6 +24,7 @@ class Settings:
 
     lease_s: float = 30.0
     lease_patience_s: float = 10.0
+    stream_grace_s: float = 6.0
     mass_nodes: int = 20
     mass_share: float = 0.05
     reserve_timeout_s: float = 10.0

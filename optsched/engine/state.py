@@ -34,8 +34,9 @@ class NodeRecord:
     """A node and what is booked on it. `changed` is the version of the state in which it last changed.
 
     `last_seen_at` is when its agent was last heard, on the scheduler's clock; None: it holds no lease. `session` is the
-    agent's. `opens_as` is what the node becomes once its probe has passed. `failures` are the instants at which gangs
-    failed on it, `drains_since` is when it was last told to drain.
+    agent's, and `parted_at` when its stream broke (None: it has not, or the agent was heard since). `opens_as` is what
+    the node becomes once its probe has passed. `failures` are the instants at which gangs failed on it, `drains_since`
+    is when it was last told to drain.
     """
 
     node: Node
@@ -44,6 +45,7 @@ class NodeRecord:
     last_seen_at: float | None = None
     agent: str = ""
     session: int = 0
+    parted_at: float | None = None
     opens_as: NodeState = NodeState.UP
     failures: tuple[float, ...] = ()
     drains_since: float | None = None

@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from optsched.engine import leases
 from optsched.engine.commands import Kind, Verb
 from optsched.engine.draft import Draft
-from optsched.engine.health import leases
 from optsched.engine.holders import held_by
 from optsched.engine.launch import overdue
+from optsched.engine.leases import ends_of_lease
 from optsched.engine.leaving import next_looks, to_leave, windows_ahead
 from optsched.engine.records import Records
 from optsched.engine.runs import ask, nodes_of_run, stop_run
@@ -28,7 +29,7 @@ MOST_DOUBLINGS = 8
 
 def tick(draft: Draft) -> None:
     """Do what is due by now, and look again where waiting may have changed something."""
-    leases(draft)
+    leases.look(draft)
     for record in list(draft.jobs.values()):
         if record.state is JobState.STARTING:
             overdue(draft, record)
@@ -194,9 +195,10 @@ def _duties(state: State, looked: Sequence[_Looked]) -> Iterator[float]:
     """Yield the instants at which something has to be done, or something that was kept back is not any more."""
     settings, profile = state.settings, state.profile
     for node in state.nodes.values():
-        if node.last_seen_at is not None:
-            yield node.last_seen_at + settings.lease_s + 0.001
-            yield node.last_seen_at + settings.lease_s + settings.lease_patience_s + 0.001
+        ends = ends_of_lease(node, settings)
+        if ends is not None:
+            yield ends[0] + 0.001
+            yield ends[1] + 0.001
     windows = windows_ahead(state.reservations, state.now)
     for window in windows:
         yield window.start_at

@@ -59,6 +59,9 @@ class Settings(Strict):
     heartbeat_s: Span = Field(10.0, description="seconds between two heartbeats of an agent")
     lease_s: Span = Field(30.0, description="seconds from a heartbeat after which an agent is late")
     lease_patience_s: Span = Field(10.0, description="seconds more after which its node is given up")
+    stream_grace_s: Span = Field(
+        6.0, description="seconds that an agent whose stream broke has to come back; then its node is given up"
+    )
     agents_may_join: bool = Field(
         True, description="whether an agent of an unknown node brings it along: true or false"
     )
