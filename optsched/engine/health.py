@@ -9,9 +9,10 @@ from optsched.engine import events
 from optsched.engine.commands import Kind, Verb
 from optsched.engine.draft import Draft
 from optsched.engine.holders import tell_drain
+from optsched.engine.places import UNMET, unmet
 from optsched.engine.runs import abandon, drained, fail
-from optsched.engine.state import NodeRecord
-from optsched.engine.tables import HOLDS_RUN, NODE_TABLE, NodeTrigger
+from optsched.engine.state import JobRecord, NodeRecord
+from optsched.engine.tables import GOES_ON, HOLDS_RUN, NODE_TABLE, NodeTrigger
 from optsched.errors import Conflict
 from optsched.values.cluster import NodeState
 from optsched.values.ids import JobId, NodeId
@@ -200,11 +201,24 @@ def set_node(draft: Draft, event: events.SetNode) -> None:
     draft.put_node(replace(record, node=node))
     draft.rules()
     drop_claims(draft, frozenset({given.id}), f"{given.id} is described anew")
+    for owner in dict.fromkeys(booking.job for booking in record.bookings):
+        _judge_place(draft, draft.job(owner))
     text = "is described anew"
     owners = sorted({booking.job for booking in record.bookings})
     if node.domains != record.node.domains and owners:
         text += f"; {', '.join(owners)} may no longer lie as required, and is left as it is"
     draft.note(Kind.NODE, text, node=given.id)
+
+
+def _judge_place(draft: Draft, record: JobRecord) -> None:
+    """Say of a run whether it still lies as its job requires; it is left where it is."""
+    if record.state not in GOES_ON:
+        return
+    why = unmet(record.job, record.job.placement, draft.nodes, draft.before.cluster.levels)
+    if why == record.reason or not (why or record.reason.startswith(UNMET)):
+        return
+    draft.put(replace(record, reason=why), quietly=True)
+    draft.note(Kind.ALARM if why else Kind.NODE, why or "meets its requirement again", record.id)
 
 
 def remove(draft: Draft, node: NodeId) -> None:

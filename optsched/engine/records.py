@@ -5,7 +5,7 @@ A state has 100,000 jobs and an event changes one of them; a copy of a dict for 
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import ItemsView, Iterator, Mapping, Sequence, Set, ValuesView
 from itertools import chain
 from typing import TypeVar, overload
 
@@ -66,9 +66,24 @@ class Records(Mapping[K, V]):
         changed = dict(self._chunks[found])
         del changed[key]
         chunks = (*self._chunks[:found], changed, *self._chunks[found + 1 :])
-        left = Records(chunks, self._where, self._moved, self._size - 1)
-        # Chunks that have become thin are joined before there are many of them.
-        thin = len(chunks) > 8 + 2 * left._size // CHUNK
+        return self._thinned(Records(chunks, self._where, self._moved, self._size - 1))
+
+    def without(self, keys: Set[K]) -> Records[K, V]:
+        """Return a version without some keys, of which it need not have all."""
+        touched: dict[int, int] = {}
+        for key in keys:
+            found = self._find(key)
+            if found is not None:
+                touched[found] = touched.get(found, 0) + 1
+        chunks = list(self._chunks)
+        for number in touched:
+            chunks[number] = {key: value for key, value in chunks[number].items() if key not in keys}
+        return self._thinned(Records(tuple(chunks), self._where, self._moved, self._size - sum(touched.values())))
+
+    @staticmethod
+    def _thinned(left: Records[K, V]) -> Records[K, V]:
+        """Return the same entries; chunks that have become thin are joined before there are many of them."""
+        thin = len(left._chunks) > 8 + 2 * left._size // CHUNK
         return Records.of(dict(left.items())) if thin else left
 
     def chunks(self) -> Sequence[Mapping[K, V]]:

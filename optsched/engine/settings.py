@@ -19,7 +19,8 @@ class Settings:
     `backoff_s`, doubled with every further one up to `max_backoff_s`; so it does from the second infra failure in a row
     on that came early. Estimates are corrected
     from `history_runs` runs on. Checkpoint claims closer than `checkpoint_gap_s` count as one. A launch that failed on
-    a node keeps the job off it for `avoid_s`.
+    a node keeps the job off it for `avoid_s`. A job that has ended leaves the state `ended_kept_s` after that, or where
+    more than `ended_kept` have ended since (None: never); sooner or later, but not while another job waits for it.
     """
 
     lease_s: float = 30.0
@@ -45,3 +46,5 @@ class Settings:
     avoid_s: float = 86_400.0
     max_node_gpus: int = 1024
     round_every_s: float = 60.0
+    ended_kept_s: float | None = None
+    ended_kept: int | None = None

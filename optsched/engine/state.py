@@ -144,6 +144,7 @@ class JobRecord:
     `not_before`; not on the nodes in `avoid` before the instant given. `on_call` names the jobs whose hold it was let
     into, and which may stop it. `never_began` are the runs that were given up before any agent was asked to start them.
     `held` says why somebody keeps it from starting (None: nobody does), `after` names the jobs that it waits for.
+    `ended_at` is when it came to its end, and nothing was booked for it any more.
     """
 
     job: Job
@@ -177,6 +178,7 @@ class JobRecord:
     held: str | None = None
     after: tuple[After, ...] = ()
     array: Member | None = None
+    ended_at: float | None = None
 
     @property
     def id(self) -> JobId:
@@ -193,13 +195,13 @@ class JobRecord:
 class State:
     """Everything that the engine knows at `now`. `version` grows with every event that changes anything.
 
-    `jobs` are those not ended, and ended ones with GPUs that are not free yet; `ended` all others. `claims` are the
-    jobs with a claim, in order. `rules_changed` is the version in which teams, profile, reservations or the set of
-    nodes last changed, `settled` that in which the last round was put into force. `due` tells that a decision may find
-    something to do, `raised` is the version in which that was last found. `paused` says why nothing starts.
-    `awaited` are the jobs that others wait for, as long as more may become of them.
-    `left` is, by team, the version in which a run of it last came to its end: what others may take is less since then.
-    `stopped` are (instant, GPUs) of the last hour's preemptions. `history` are the ratios of real to stated run time.
+    `jobs` are those not ended, and ended ones with GPUs that are not free yet; `ended` all others that are kept.
+    `claims` are the jobs with a claim, in order. `rules_changed` is the version in which teams, profile, reservations
+    or the set of nodes last changed, `settled` that in which the last round was put into force. `due` tells that a
+    decision may find something to do, `raised` is the version in which that was last found. `paused` says why nothing
+    starts. `awaited` are the jobs that others wait for, as long as more may become of them. `left` is, by team, the
+    version in which a run of it last came to its end: what others may take is less since then. `stopped` are (instant,
+    GPUs) of the last hour's preemptions. `history` are the ratios of real to stated run time.
     """
 
     now: float

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from optsched.engine import leases
 from optsched.engine.commands import Kind, Verb
 from optsched.engine.draft import Draft
+from optsched.engine.forget import forget, next_forgetting
 from optsched.engine.holders import held_by
 from optsched.engine.launch import overdue
 from optsched.engine.leases import ends_of_lease
@@ -30,6 +31,7 @@ MOST_DOUBLINGS = 8
 def tick(draft: Draft) -> None:
     """Do what is due by now, and look again where waiting may have changed something."""
     leases.look(draft)
+    forget(draft)
     for record in list(draft.jobs.values()):
         if record.state is JobState.STARTING:
             overdue(draft, record)
@@ -236,6 +238,7 @@ def _of_waiting(record: JobRecord, profile: Profile) -> Iterator[float]:
 def _chances(state: State, looked: Sequence[_Looked]) -> Iterator[float]:
     """Yield the instants from which a round may find what the last one could not."""
     yield from next_looks(state)
+    yield next_forgetting(state)
     if not any(chunk.waits for chunk in looked):
         return
     for room in state.reserved:

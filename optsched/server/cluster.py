@@ -66,6 +66,7 @@ class Cluster:
             "now_at": self.leader.now(),
             "paused": state.paused,
             "rules_version": state.rules_changed,
+            "state_version": state.version,
             "nodes": len(nodes),
             "agents_connected": self.agents.count,
             "gpus": sum(each.node.gpus for each in nodes),

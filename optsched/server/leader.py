@@ -17,9 +17,10 @@ from typing import Generic, Protocol, TypeVar, cast
 from optsched.engine import events
 from optsched.engine.codec import save_bytes
 from optsched.engine.commands import Command, Note
+from optsched.engine.forget import forgotten
 from optsched.engine.log import LogEntry
 from optsched.engine.ports import Store
-from optsched.engine.state import State
+from optsched.engine.state import JobRecord, State
 from optsched.engine.step import step
 from optsched.errors import Busy, InternalError, NotLeading, OptschedError, StoreError, StoreFull
 from optsched.server.now import Now
@@ -47,7 +48,7 @@ Prepare = Callable[[State, float], "Prepared[T]"]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One event that was taken in, and what it led to."""
+    """One event that was taken in, and what it led to; `forgotten` are ended jobs that have left the state with it."""
 
     sequence: int
     at: float
@@ -56,6 +57,7 @@ class Change:
     after: State
     commands: tuple[Command, ...]
     notes: tuple[Note, ...]
+    forgotten: tuple[JobRecord, ...] = ()
 
 
 class Listener(Protocol):
@@ -107,6 +109,7 @@ class Leader:
         self.now = now
         self.limits = limits or Limits()
         self.listeners: list[Listener] = []
+        self.keeper: Callable[[Sequence[JobRecord]], Mapping[str, bytes]] = lambda records: {}
         self.saver: Callable[[], Awaitable[tuple[int, bytes]]] = self._bytes
         self.stopped = asyncio.Event()
         self._store = store
@@ -212,7 +215,7 @@ class Leader:
         if folded.entries or folded.keys:
             try:
                 await self._append(folded)
-            except StoreError as error:
+            except (StoreError, InternalError) as error:
                 log.error("nothing can be stored", extra={"error": str(error)})
                 for work, _, _ in folded.answers:
                     _fail(work, error)
@@ -264,21 +267,25 @@ class Leader:
         state, sequence = folded.state, folded.sequence
         entries: list[LogEntry] = []
         changes: list[Change] = []
+        keys = dict(prepared.keys)
         for event in prepared.events:
             found = step(state, event, now)
             logged = found.state.version != state.version or found.commands or isinstance(event, events.Asked)
             if logged:
                 sequence += 1
                 entries.append(LogEntry(sequence, now, event))
+            gone = tuple(forgotten(state, found.state)) if isinstance(event, events.Tick) else ()
+            if gone:
+                keys |= self.keeper(gone)
             if logged or found.notes:
-                changes.append(Change(sequence, now, event, state, found.state, found.commands, found.notes))
+                changes.append(Change(sequence, now, event, state, found.state, found.commands, found.notes, gone))
             state = found.state
-        if not folded.keys.keys().isdisjoint(prepared.keys):
+        if not folded.keys.keys().isdisjoint(keys):
             raise Busy("the same idempotency key is being answered: try again", 0.1)
         folded.state, folded.sequence = state, sequence
         folded.entries += entries
         folded.changes += changes
-        folded.keys |= prepared.keys
+        folded.keys |= keys
         folded.answers.append((work, prepared, state))
 
     def _wake(self) -> None:

@@ -102,6 +102,8 @@ def _tuned(engine: EngineSettings, settings: Settings) -> EngineSettings:
         lease_s=settings.lease_s,
         lease_patience_s=settings.lease_patience_s,
         stream_grace_s=settings.stream_grace_s,
+        ended_kept_s=settings.ended_kept_s,
+        ended_kept=settings.ended_kept,
     )
 
 
