@@ -21,7 +21,7 @@ import grpc
 import numpy as np
 
 from benchmarks.service.agents import Ledger, SimAgent
-from benchmarks.service.clients import Submitters, all_jobs, spread, submit_many
+from benchmarks.service.clients import Prober, Submitters, all_jobs, spread, submit_many
 from benchmarks.service.process import Scheduler, cores, machine, use_of
 from optsched.wire.v1 import cluster_pb2, cluster_pb2_grpc, scheduler_pb2, scheduler_pb2_grpc, types_pb2
 
@@ -75,10 +75,14 @@ async def submit(args: argparse.Namespace) -> None:
 
 
 async def queue(args: argparse.Namespace) -> None:
-    """Fill the queue, page through it, submit some more, and restart."""
-    scheduler = Scheduler(args.folder, args.flags)
-    await scheduler.start()
+    """Fill the queue behind a full cluster, page through it, submit some more, and restart."""
+    world = World(args, lambda: None)
+    scheduler = world.scheduler
+    await world.begin()
     row = Table(scheduler).row
+    row(f"{args.nodes:,} agents in service", "")
+    prober = Prober(scheduler.address)
+    prober.start()
     began = time.perf_counter()
     took = await submit_many(scheduler.address, args.jobs)
     spent = time.perf_counter() - began
@@ -91,6 +95,11 @@ async def queue(args: argparse.Namespace) -> None:
     rate = await load.run(args.seconds)
     seen = f"{rate:,.0f}/s; {spread(load.took_ms)}; {load.failed} not answered within 10 s"
     row(f"durable submits beside them, {args.clients} clients", seen)
+    row("GetStatus, 20 times a second all the while", spread(await prober.stop()))
+    planned = [each for each in rounds(scheduler.log) if each["queued"] > 0.9 * args.jobs]
+    for key, what in (("wall_s", "planned in"), ("took_s", "from its begin until all of it is in force")):
+        times = spread([1000.0 * each[key] for each in planned])
+        row(f"{len(planned)} rounds over them, each {what}", times, "a budget of 2 s")
     row("memory of the scheduler and its helpers", memory(scheduler), "2 GiB")
     await scheduler.kill()
     ready_s = await scheduler.start()
@@ -101,7 +110,17 @@ async def queue(args: argparse.Namespace) -> None:
     stopped_s = await scheduler.stop()
     ready_s = await scheduler.start()
     row("stopped in order, and started again", f"{stopped_s:.1f} s, {ready_s:.1f} s", "10 s to start")
-    await scheduler.stop()
+    await world.end()
+
+
+def rounds(log: Path) -> list[dict[str, float]]:
+    """Return what a scheduler's log tells of each round."""
+    found = []
+    for line in log.read_text().splitlines():
+        words = dict(word.split("=", 1) for word in line.split() if "=" in word)
+        if "took_s" in words:
+            found.append({key: float(words[key]) for key in ("wall_s", "took_s", "queued", "starts")})
+    return found
 
 
 def memory(scheduler: Scheduler) -> str:

@@ -69,6 +69,7 @@ class Rounds:
 
     async def _one(self) -> bool:
         """Plan one round and put it into force; return whether it changes anything that runs or waits."""
+        began = time.monotonic()
         try:
             found = await self._runner.decide()
         except InternalError:
@@ -95,6 +96,7 @@ class Rounds:
                 "source": info.source.value,
                 "gap": info.gap,
                 "wall_s": round(info.wall_s, 3),
+                "took_s": round(time.monotonic() - began, 3),
                 "starts": len(decided.plan.starts),
                 "preemptions": len(decided.plan.preemptions),
                 "queued": info.queued,
