@@ -41,6 +41,9 @@ log = logging.getLogger(__name__)
 NICE = 5
 """Where cores are short, answers to requests come before a better plan."""
 
+MOST_PARTS = 20
+"""Of what a round has to say of those who wait, so many parts at most are told; the next round tells the rest."""
+
 GATHER_S = 0.005
 """What is to be passed on waits so long for more of it."""
 
@@ -59,7 +62,12 @@ def planned(state: State, planner: Planner) -> Planned | None:
     decided = decide(state, planner)
     if decided is None:
         return None
-    return Planned(*in_parts(decided, state), plan_bytes(decided))
+    plan = plan_bytes(decided)
+    decided, rest = in_parts(decided, state)
+    if len(rest) > MOST_PARTS:
+        # What is not told stays news.
+        decided, rest = replace(decided, again=True), rest[:MOST_PARTS]
+    return Planned(decided, rest, plan)
 
 
 def plan_bytes(decided: Decided) -> bytes:
