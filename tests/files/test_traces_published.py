@@ -9,6 +9,7 @@ import pytest
 
 from optsched.errors import InputError
 from optsched.files.traces import load_trace, node_format, read_nodes, read_source
+from optsched.topology.tree import build_tree
 from tests.files.shared import DATA, needs_data
 
 pytestmark = needs_data
@@ -98,8 +99,8 @@ def test_the_clos_of_lingjun_becomes_three_levels() -> None:
     assert read.cluster.levels == ("pod", "block", "rack")
     assert len(read.cluster.nodes) == 847
     # Switch numbers repeat from pod to pod, so that only a whole path names a leaf: 119 of them, in 3 pods.
-    assert len({node.domains["rack"] for node in read.cluster.nodes}) == 119  # type: ignore[index]
-    assert len({node.domains["block"] for node in read.cluster.nodes}) == 3  # type: ignore[index]
+    tree = build_tree(read.cluster)
+    assert [tree.domain_count(level) for level in range(4)] == [1, 3, 119, 847]
 
 
 @pytest.mark.parametrize(

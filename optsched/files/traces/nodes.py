@@ -126,7 +126,7 @@ def read_nodes(source: Source, gpus_per_node: int | None = None, rack_nodes: int
         nodes[machine.id] = Node(
             id=NodeId(machine.id),
             gpus=gpus,
-            domains={level: "/".join(path[: index + 1]) for index, level in enumerate(here)},
+            domains=dict(zip(here, path, strict=True)),
             gpu_type=GpuType(machine.gpu_type) if machine.gpu_type else ANY_TYPE,
             cpus=machine.cpus,
             memory_gb=None if machine.memory_gib is None else round(machine.memory_gib * GB_PER_GIB, 3),
