@@ -1,0 +1,12 @@
+"""All policies, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from optsched.sim.policies.own import OWN
+from optsched.sim.policies.policy import Policy
+
+POLICIES: Mapping[str, Policy] = MappingProxyType({each.name: each for each in OWN})
+"""Every policy by its name, optsched's own first."""
