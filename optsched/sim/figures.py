@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -75,11 +76,7 @@ def metrics(end: Ended) -> Metrics:
     """Return the figures of a simulation."""
     notes, used = end.notes, gpu_time(end)
     capacity = max(1, used.capacity)
-    states: dict[str, int] = {}
-    for job in notes.jobs.values():
-        states[job.state if job.ended >= 0 else "not ended"] = (
-            states.get(job.state if job.ended >= 0 else "not ended", 0) + 1
-        )
+    states = Counter(job.state if job.ended >= 0 else "not ended" for job in notes.jobs.values())
     errors, broken = notes.series.get("share_error", []), notes.series.get("fragmentation", [])
     return Metrics(
         utilisation=end.books.spent[AT_WORK] / capacity,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from optsched.clock import Clock
 from optsched.engine import events
-from optsched.engine.decide import Planner, decide
+from optsched.engine.decide import decide
 from optsched.engine.log import LogEntry
 from optsched.engine.state import State, initial
 from optsched.engine.step import step
@@ -22,9 +22,10 @@ from optsched.engine.timers import Dutiful, next_wake
 from optsched.errors import InternalError
 from optsched.sim import happenings as hap
 from optsched.sim.accounts import Account, Books
-from optsched.sim.collect import Collector
+from optsched.sim.collect import Collector, Notes
 from optsched.sim.figures import Ended
 from optsched.sim.physics import Physics
+from optsched.sim.policies.policy import Planning
 from optsched.sim.settings import SimSettings
 from optsched.sim.workload import Workload
 from optsched.sim.world import World, WorldState
@@ -88,11 +89,11 @@ class Calendar:
 class Simulation:
     """One policy on one workload. `now` is the simulated instant in whole milliseconds."""
 
-    def __init__(self, setup: Setup, planner: Planner, clock: Clock) -> None:
+    def __init__(self, setup: Setup, planner: Planning, clock: Clock) -> None:
         self.setup = setup
         self.now = 0
         self.log: list[LogEntry] = []
-        self._planner = planner
+        self.planner = planner
         self._clock = clock
         self._every = round(setup.settings.round_every_s * 1000)
         self._wake: tuple[State | None, float] = (None, math.inf)
@@ -116,16 +117,9 @@ class Simulation:
         setup = self.setup
         return Snapshot(0.0, setup.cluster, setup.workload.teams, (), (), setup.profile)
 
-    def restore(
-        self, state: State, world: WorldState, calendar: Calendar, books: Books, collector: Collector, now: int
-    ) -> None:
-        """Go on from where another simulation of the same setup stood."""
-        self.now, self.state, self.collector = now, state, collector
-        self.calendar.entries = calendar.entries
-        for each in ("count", "awaited", "arrived", "decided_at"):
-            setattr(self.calendar, each, getattr(calendar, each))
-        self.world.now = world
-        self.world.listen(collector)
+    def restore(self, state: State, world: WorldState, books: Books, notes: Notes, now: int) -> None:
+        """Go on from where another simulation of the same setup stood; its calendar is in place already."""
+        self.now, self.state, self.world.now, self.collector.notes = now, state, world, notes
         self.account = Account(state, books)
 
     def _next_arrival(self) -> None:
@@ -261,7 +255,7 @@ class Simulation:
         self._take(events.Tick())
         for _ in range(MOST_ROUNDS):
             began = self._clock.monotonic_s()
-            decision = decide(self.state, self._planner)
+            decision = decide(self.state, self.planner)
             if decision is None:
                 return
             self.collector.decided(decision, self.state, self._clock.monotonic_s() - began)

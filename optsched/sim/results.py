@@ -134,8 +134,8 @@ class Metrics:
 
     `utilisation` is the share of the capacity that was booked to runs that went on; `goodput` the share that was
     useful. `share_error` is the mean over the samples of Σ over teams of max(0, entitlement − held) / healthy GPUs:
-    what teams were entitled to, wanted, and did not have. `fragmentation` is the mean share of the free GPUs that lie on
-    nodes which are partly used, so that no gang of whole nodes can have them. `jobs` counts jobs by how they ended.
+    what teams were entitled to, wanted, and did not have. `fragmentation` is the mean share of the free GPUs that lie
+    on nodes which are partly used, so that no gang of whole nodes can have them. `jobs` counts jobs by how they ended.
     """
 
     utilisation: float
@@ -181,8 +181,8 @@ class GangRun:
     """One run of a large gang: from the booking of its GPUs to its end, why it ended, and where it lay.
 
     `why` is completed, failed, cancelled, plan (stopped for others), elsewhere (moved or resized), gpu, node, process
-    or own (what failed), or "" while it goes on. `where` are the GPUs by domain of the widest level (by node where there
-    is none).
+    or own (what failed), or "" while it goes on. `where` are the GPUs by domain of the widest level (by node where
+    there is none).
     """
 
     start_s: float

@@ -78,10 +78,6 @@ class World:
         self._drain: tuple[JobId, int, int, int] = (JobId(""), 0, 0, 0)
         self._domains = domains_that_fail(physics.tree, settings.failures.domain_level)
 
-    def listen(self, hears: Listener) -> None:
-        """Tell somebody else from now on."""
-        self._hears = hears
-
     # Failures
 
     def set_off(self, nodes: Mapping[NodeId, NodeRecord]) -> None:

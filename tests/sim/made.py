@@ -40,7 +40,7 @@ def cluster(racks: int = 3, nodes: int = 3, gpus: int = 4) -> Cluster:
 
 
 def workload(seed: int, jobs: int = 30, gpus: int = 36, load: float = 1.2) -> Workload:
-    """Jobs of 1 to 16 GPUs, minutes to hours long, some of which checkpoint, end badly, are urgent or cannot be stopped."""
+    """Jobs of 1 to 16 GPUs, minutes to hours long; some checkpoint, end badly, are urgent or cannot be stopped."""
     draw = np.random.default_rng(seed)
     sizes = draw.choice([1, 2, 4, 8, 12, 16], p=[0.3, 0.2, 0.2, 0.15, 0.1, 0.05], size=jobs)
     work = np.exp(draw.normal(math.log(2400), 1.0, size=jobs)).clip(30, 20_000)

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from optsched.clock import StoppedClock
-from optsched.engine.decide import Planner
 from optsched.engine.planning import RoundPlanner
 from optsched.planner.plan import PlanOptions
-from optsched.sim.policies.policy import Means, Policy
+from optsched.sim.policies.policy import Means, Planning, Policy
 from optsched.solve.ladder import SolverChoice
 from optsched.values.job import Job, JobState
 from optsched.values.plan import Plan
@@ -30,6 +29,15 @@ class Seeing:
         self.planner = planner
         self._see = see
 
+    @property
+    def turn(self) -> int | None:
+        """What a successor must know."""
+        return self.planner.turn
+
+    def go_on(self, turn: int | None) -> None:
+        """Go on where another one stood."""
+        self.planner.go_on(turn)
+
     def __call__(self, snapshot: Snapshot) -> Plan:
         """Return the plan of what it sees."""
         return self.planner(self._see(snapshot))
@@ -43,15 +51,15 @@ def rounds(means: Means, solver: SolverChoice) -> RoundPlanner:
     return RoundPlanner(options, StoppedClock())
 
 
-def _greedy(means: Means) -> Planner:
+def _greedy(means: Means) -> Planning:
     return rounds(means, SolverChoice.GREEDY)
 
 
-def _searching(means: Means) -> Planner:
+def _searching(means: Means) -> Planning:
     return rounds(means, SolverChoice.AUTO)
 
 
-def _blind_to_loss(means: Means) -> Planner:
+def _blind_to_loss(means: Means) -> Planning:
     return Seeing(rounds(means, SolverChoice.AUTO), all_saved)
 
 
@@ -66,7 +74,7 @@ def _saved(job: Job, now: float) -> Job:
     return replace(job, last_checkpoint_at=now, checkpoint=replace(job.checkpoint, on_signal=False, restart_s=0.0))
 
 
-def _flat(means: Means) -> Planner:
+def _flat(means: Means) -> Planning:
     levels = means.levels
 
     def flat(snapshot: Snapshot) -> Snapshot:
@@ -93,16 +101,11 @@ def _without_holds(profile: Profile) -> Profile:
 
 
 OWN = (
-    Policy("optsched", "the whole of it: greedy first, then CP-SAT within a budget of counted work", _searching),
-    Policy("greedy", "optsched without search: its greedy plan in every round", _greedy),
-    Policy("no-lost-work-price", "optsched, but a victim's lost work and restart cost nothing", _blind_to_loss),
-    Policy("no-reservations", "optsched, but nothing is kept for a blocked gang", _searching, _without_reservations),
-    Policy("no-topology", "optsched, but only levels that a job requires count, no others", _flat, _without_places),
-    Policy(
-        "unbounded-backfill",
-        "optsched, but whoever fits may use what is planned for a blocked gang",
-        _searching,
-        _without_holds,
-    ),
+    Policy("optsched", _searching),
+    Policy("greedy", _greedy),
+    Policy("no-lost-work-price", _blind_to_loss),
+    Policy("no-reservations", _searching, _without_reservations),
+    Policy("no-topology", _flat, _without_places),
+    Policy("unbounded-backfill", _searching, _without_holds),
 )
 """optsched and its ablations."""

@@ -4,11 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from optsched.clock import Clock
-from optsched.engine.decide import Planner
+from optsched.sim.policies.names import ABOUT
 from optsched.values.ids import LevelName
+from optsched.values.plan import Plan
 from optsched.values.profile import Profile
+from optsched.values.snapshot import Snapshot
+
+
+class Planning(Protocol):
+    """A planner that another one can go on from, once it is told what that one knew as its `turn`."""
+
+    @property
+    def turn(self) -> int | None:
+        """What a successor must know; None: nothing."""
+        ...
+
+    def go_on(self, turn: int | None) -> None:
+        """Go on where another one stood."""
+        ...
+
+    def __call__(self, snapshot: Snapshot) -> Plan:
+        """Return the plan of a round."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +47,13 @@ class Means:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A way to schedule, by name; `about` is a sentence. `profile` makes of the given profile the one it goes by."""
+    """A way to schedule, by its name in `names.ABOUT`. `profile` makes of the given profile the one it goes by."""
 
     name: str
-    about: str
-    planner: Callable[[Means], Planner]
+    planner: Callable[[Means], Planning]
     profile: Callable[[Profile], Profile] = lambda given: given
+
+    @property
+    def about(self) -> str:
+        """What it does, in a sentence."""
+        return ABOUT[self.name]

@@ -1,0 +1,18 @@
+"""What every policy does, in a sentence, by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+ABOUT: Mapping[str, str] = MappingProxyType(
+    {
+        "optsched": "the whole of it: greedy first, then CP-SAT within a budget of counted work",
+        "greedy": "optsched without search: its greedy plan in every round",
+        "no-lost-work-price": "optsched, but a victim's lost work and restart cost nothing",
+        "no-reservations": "optsched, but nothing is kept for a blocked gang",
+        "no-topology": "optsched, but only levels that a job requires count, no others",
+        "unbounded-backfill": "optsched, but whoever fits may use what is planned for a blocked gang",
+    }
+)
+"""Policies by name, in the order in which they are told."""
