@@ -52,7 +52,7 @@ class Notes:
 
     GPU·ms: `split` what all runs that are over came to, `lost` of it by cause, `spans` by span: (runs, all, on more
     than one node). `next_sample` and `next_map` are when and which map comes next. `gaps` are those of rounds that
-    have one, `decide_s` real seconds.
+    have one, `decide_s` real seconds. `by_last` is where every GPU·ms had gone when the last job was submitted.
     """
 
     jobs: dict[JobId, JobNotes] = field(default_factory=dict)
@@ -70,6 +70,7 @@ class Notes:
     maps: list[NodeMap] = field(default_factory=list)
     next_sample: int = 0
     next_map: int = 0
+    by_last: tuple[int, ...] = ()
 
 
 class Collector:

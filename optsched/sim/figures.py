@@ -76,17 +76,21 @@ def metrics(end: Ended) -> Metrics:
     """Return the figures of a simulation."""
     notes, used = end.notes, gpu_time(end)
     capacity = max(1, used.capacity)
+    busy = GpuTime(*notes.by_last) if notes.by_last else used
     states = Counter(job.state if job.ended >= 0 else "not ended" for job in notes.jobs.values())
     errors, broken = notes.series.get("share_error", []), notes.series.get("fragmentation", [])
     return Metrics(
         utilisation=end.books.spent[AT_WORK] / capacity,
         goodput=used.useful / capacity,
+        busy_utilisation=busy.at_work / max(1, busy.capacity),
+        busy_goodput=busy.useful / max(1, busy.capacity),
         share_error=sum(errors) / max(1, len(errors)),
         fragmentation=sum(broken) / max(1, len(broken)),
         jobs=dict(sorted(states.items())),
         runs=dict(sorted(notes.runs.items())),
         failures=dict(sorted(notes.failures.items())),
         gpu_time=used,
+        busy_gpu_time=busy,
         lost_gpu_ms=dict(sorted(notes.lost.items())),
         waits=tuple(_waits_by_size(end)),
         waits_by_team=tuple(_waits_by_team(end)),

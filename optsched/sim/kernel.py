@@ -10,7 +10,7 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 
 from optsched.clock import Clock
 from optsched.engine import events
@@ -23,11 +23,11 @@ from optsched.errors import InternalError
 from optsched.sim import happenings as hap
 from optsched.sim.accounts import Account, Books
 from optsched.sim.collect import Collector, Notes
-from optsched.sim.figures import Ended
+from optsched.sim.figures import Ended, gpu_time
 from optsched.sim.physics import Physics
 from optsched.sim.policies.policy import Planning
 from optsched.sim.settings import SimSettings
-from optsched.sim.workload import Workload
+from optsched.sim.workload import Ending, Workload
 from optsched.sim.world import World, WorldState
 from optsched.topology.tree import build_tree
 from optsched.values.cluster import Cluster
@@ -212,7 +212,12 @@ class Simulation:
         arrival = self.setup.workload.arrivals[index]
         self.calendar.arrived = index + 1
         job = replace(arrival.job, submitted_at=self.now / 1000.0, state=JobState.QUEUED)
+        if arrival.ending is Ending.FAILED:
+            # It has failed for good in the end: what the workload tells of is its last attempt.
+            job = replace(job, retries=replace(job.retries, job=0))
         self.collector.submitted(job, self.now)
+        if index + 1 == len(self.setup.workload.arrivals):
+            self.collector.notes.by_last = astuple(gpu_time(self.end()))
         self._take(events.Submit(job))
         self._next_arrival()
 

@@ -69,10 +69,14 @@ class GpuTime:
     down: int = 0
 
     @property
+    def at_work(self) -> int:
+        """What was booked to runs that went on."""
+        return self.useful + self.placement_loss + self.checkpoint + self.restart + self.lost
+
+    @property
     def accounted(self) -> int:
         """The sum of all but the capacity."""
-        at_work = self.useful + self.placement_loss + self.checkpoint + self.restart + self.lost
-        return at_work + self.draining + self.held + self.idle + self.down
+        return self.at_work + self.draining + self.held + self.idle + self.down
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,19 +137,24 @@ class Metrics:
     """The figures of a simulation, as fractions where no unit is named.
 
     `utilisation` is the share of the capacity that was booked to runs that went on; `goodput` the share that was
-    useful. `share_error` is the mean over the samples of Σ over teams of max(0, entitlement − held) / healthy GPUs:
+    useful; `busy_...` the same up to the last submission, training by then counted as if it were kept, so that the long
+    end of a workload does not hide what went before. `share_error` is the mean over the samples of Σ over teams of
+    max(0, entitlement − held) / healthy GPUs:
     what teams were entitled to, wanted, and did not have. `fragmentation` is the mean share of the free GPUs that lie
     on nodes which are partly used, so that no gang of whole nodes can have them. `jobs` counts jobs by how they ended.
     """
 
     utilisation: float
     goodput: float
+    busy_utilisation: float
+    busy_goodput: float
     share_error: float
     fragmentation: float
     jobs: Mapping[str, int]
     runs: Mapping[str, int]
     failures: Mapping[str, int]
     gpu_time: GpuTime
+    busy_gpu_time: GpuTime
     lost_gpu_ms: Mapping[str, int]
     waits: tuple[Waits, ...]
     waits_by_team: tuple[Waits, ...]

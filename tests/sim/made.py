@@ -25,7 +25,7 @@ SLOW = Profile(speed={LevelName("node"): 1.0, LevelName("rack"): 0.9}, speed_wid
 """A gang across racks trains at 70 % of full speed, one across nodes of a rack at 90 %."""
 
 BREAKS = Failures(
-    "often", gpu=0.002, node=0.002, process=0.004, job=0.002, domain_mtbf_h=300.0, repairs=Repairs(0.5, 600.0, 7200.0)
+    "often", gpu=0.02, node=0.01, process=0.03, job=0.02, domain_mtbf_h=40.0, repairs=Repairs(0.5, 600.0, 7200.0)
 )
 """A cluster on which something fails all the time."""
 
@@ -69,12 +69,10 @@ def workload(seed: int, jobs: int = 30, gpus: int = 36, load: float = 1.2) -> Wo
     return Workload(f"made-{seed}", tuple(arrivals), teams)
 
 
-def simulation(
-    seed: int, policy: str = "greedy", settings: SimSettings | None = None, made: Workload | None = None
-) -> Simulation:
+def simulation(seed: int, policy: str = "greedy", settings: SimSettings | None = None, jobs: int = 30) -> Simulation:
     """A simulation of a small cluster that is about to begin."""
     chosen = POLICIES[policy]
     settings = settings or SimSettings(seed=seed, failures=BREAKS, checked=True, sample_every_s=600.0)
-    setup = Setup(cluster(), made or workload(seed), chosen.profile(SLOW), SLOW, settings)
+    setup = Setup(cluster(), workload(seed, jobs), chosen.profile(SLOW), SLOW, settings)
     means = Means(StoppedClock(), seed, 0.05, frozenset({LevelName("rack")}))
     return Simulation(setup, chosen.planner(means), StoppedClock())

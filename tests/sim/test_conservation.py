@@ -19,8 +19,7 @@ def test_all_that_goes_in_is_told_to_the_unit(seed):
     assert found.capacity == 36 * end.now
     assert found.accounted == found.capacity
     # The engine's bookings and what the runs say of themselves come from different hands.
-    at_work = found.useful + found.placement_loss + found.checkpoint + found.restart + found.lost
-    assert at_work == end.books.spent[AT_WORK]
+    assert found.at_work == end.books.spent[AT_WORK]
     assert min(getattr(found, name) for name in found.__slots__) >= 0
 
 
