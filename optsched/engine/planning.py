@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from optsched.clock import Clock
+from optsched.engine.view import Viewer
 from optsched.planner.memory import Memory, remembered
 from optsched.planner.plan import PlanOptions, plan_next
 from optsched.values.plan import Plan
@@ -12,13 +13,17 @@ from optsched.values.snapshot import Snapshot
 
 
 class RoundPlanner:
-    """Plans rounds one after the other. The same rounds in the same order give the same plans."""
+    """Plans rounds one after the other. The same rounds in the same order give the same plans.
+
+    `viewer` looks at the states whose rounds it plans.
+    """
 
     def __init__(self, options: PlanOptions, clock: Clock) -> None:
         self._options = options
         self._clock = clock
         self._memory: Memory | None = None
         self._went_on_from: int | None = None
+        self.viewer = Viewer()
 
     @property
     def turn(self) -> int | None:

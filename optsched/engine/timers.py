@@ -41,11 +41,12 @@ def tick(draft: Draft) -> None:
     recent = tuple(each for each in stopped if each[0] > draft.now - HOUR_S)
     if len(recent) < len(stopped):
         draft.set(stopped=recent)
+    waits = False
     for record in draft.jobs.values():
-        deadline = record.job.start_deadline_at
-        if record.state is JobState.QUEUED and deadline is not None and draft.before.now < deadline <= draft.now:
-            draft.note(Kind.DEADLINE, "its start deadline is missed: it stays at the head of the queue", record.id)
-    waits = any(record.state is JobState.QUEUED for record in draft.jobs.values())
+        if record.state is JobState.QUEUED:
+            waits, deadline = True, record.job.start_deadline_at
+            if deadline is not None and draft.before.now < deadline <= draft.now:
+                draft.note(Kind.DEADLINE, "its start deadline is missed: it stays at the head of the queue", record.id)
     if waits or to_leave(replace(draft.before, now=draft.now)):
         draft.due = True
 

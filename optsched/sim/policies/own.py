@@ -27,6 +27,7 @@ class Seeing:
 
     def __init__(self, planner: RoundPlanner, see: See) -> None:
         self.planner = planner
+        self.viewer = planner.viewer
         self._see = see
 
     @property
