@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 
 from optsched.engine.commit import is_news
@@ -11,8 +11,9 @@ from optsched.engine.kept import kept_back
 from optsched.engine.leaving import leavers, moved_off, without_them
 from optsched.engine.patience import without_delays
 from optsched.engine.places import barred_nodes, claimed, held_for_others, lies_as_required, pick, stand_in, suits
+from optsched.engine.seen import each_of
 from optsched.engine.state import JobRecord, State
-from optsched.engine.view import snapshot_of
+from optsched.engine.view import Viewer
 from optsched.policy.victims import grace_s
 from optsched.values.ids import JobId, NodeId
 from optsched.values.job import JobState, Placement, gpus_on
@@ -23,18 +24,26 @@ PART_ROWS = 500
 """Rows about who waits that are taken in at once, in a few milliseconds."""
 
 Planner = Callable[[Snapshot], Plan]
-"""What plans a round: the same snapshots in the same order give the same plans."""
+"""What plans a round: the same snapshots in the same order give the same plans.
+
+One that has a `viewer` has what is looked at from round to round remembered in it.
+"""
 
 
 def decide(state: State, planner: Planner) -> Decided | None:
     """Return the next decision, None where nothing can have become possible since the last one, or starts pause."""
     if not state.due or state.paused:
         return None
-    repaired = _repair(state)
+    known = getattr(planner, "viewer", None)
+    viewer = known if isinstance(known, Viewer) else Viewer()
+    parts = viewer.seen.jobs(state.jobs, state.profile)
+    repaired = _repair(state, list(each_of(parts, lambda part: part.resting)))
     if repaired is not None:
         return repaired
-    snapshot = snapshot_of(state)
-    plan, again = _planned(state, snapshot, lambda given: without_delays(state, given, planner(given)))
+    snapshot = viewer.snapshot(state)
+    limit = state.settings.early_failures
+    frail = {each.id for each in each_of(parts, lambda part: part.frail) if each.failed_early >= limit}
+    plan, again = _planned(snapshot, frail, lambda given: without_delays(state, given, planner(given)))
     called = _called_in(state, snapshot, plan, planner)
     if called is not None:
         return called
@@ -69,15 +78,14 @@ def in_parts(decided: Decided, state: State, most: int = PART_ROWS) -> tuple[Dec
     return replace(decided, plan=replace(decided.plan, queued=tuple(first))), parts
 
 
-def _planned(state: State, snapshot: Snapshot, planner: Planner) -> tuple[Plan, bool]:
+def _planned(snapshot: Snapshot, failing: Set[JobId], planner: Planner) -> tuple[Plan, bool]:
     """Return the plan of a round in which jobs whose last runs failed early displace nobody, and if it left them out.
 
     The others are planned first; once nothing is left to do for them, those start that need no one to make room.
     """
-    limit = state.settings.early_failures
-    frail = {
-        job.id for job in snapshot.jobs if job.state is JobState.QUEUED and state.jobs[job.id].failed_early >= limit
-    }
+    frail = (
+        {job.id for job in snapshot.jobs if job.state is JobState.QUEUED and job.id in failing} if failing else set()
+    )
     if not frail:
         return planner(snapshot), False
     plan = planner(_less(snapshot, frail))
@@ -104,12 +112,17 @@ def _less(snapshot: Snapshot, jobs: Set[JobId]) -> Snapshot:
 # Repair
 
 
-def _repair(state: State) -> Decided | None:
-    """Return the restart of failed gangs on what is left of their nodes and a few others, None where none can be so."""
+def _repair(state: State, resting: Sequence[JobRecord]) -> Decided | None:
+    """Return the restart of failed gangs on what is left of their nodes and a few others, None where none can be so.
+
+    `resting` are the jobs that wait with room kept for them.
+    """
+    if not any(each.rest is not None and each.rest.until > state.now for each in resting):
+        return None
     starts: list[Start] = []
     held = claimed(state.nodes.keys(), state.jobs, state.claims)
     barred = kept_back(state.jobs, state.ended)
-    for record in state.jobs.values():
+    for record in resting:
         if record.state is not JobState.QUEUED or record.rest is None or record.rest.until <= state.now:
             continue
         if (

@@ -90,12 +90,15 @@ def _word(condition: Condition) -> str:
     return {"completed": "is completed", "ended": "has ended", "started": "has started"}[condition.value]
 
 
-def kept_back(jobs: Jobs, ended: Jobs) -> set[JobId]:
-    """Return the queued jobs that may not start. Of an array those start first whose index is the smallest."""
+def kept_back(jobs: Jobs, ended: Jobs, among: Iterable[JobRecord] | None = None) -> set[JobId]:
+    """Return the queued jobs that may not start. Of an array those start first whose index is the smallest.
+
+    `among` are all jobs that are held, wait for others or belong to an array, where they are known.
+    """
     found: set[JobId] = set()
     running: Counter[JobId] = Counter()
     waiting: dict[JobId, list[JobRecord]] = {}
-    for record in jobs.values():
+    for record in jobs.values() if among is None else among:
         queued = record.state is JobState.QUEUED and record.claim is None
         if queued and (record.held is not None or record.after) and why_kept(record, jobs, ended):
             found.add(record.id)

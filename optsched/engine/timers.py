@@ -41,11 +41,12 @@ def tick(draft: Draft) -> None:
     recent = tuple(each for each in stopped if each[0] > draft.now - HOUR_S)
     if len(recent) < len(stopped):
         draft.set(stopped=recent)
+    waits = False
     for record in draft.jobs.values():
-        deadline = record.job.start_deadline_at
-        if record.state is JobState.QUEUED and deadline is not None and draft.before.now < deadline <= draft.now:
-            draft.note(Kind.DEADLINE, "its start deadline is missed: it stays at the head of the queue", record.id)
-    waits = any(record.state is JobState.QUEUED for record in draft.jobs.values())
+        if record.state is JobState.QUEUED:
+            waits, deadline = True, record.job.start_deadline_at
+            if deadline is not None and draft.before.now < deadline <= draft.now:
+                draft.note(Kind.DEADLINE, "its start deadline is missed: it stays at the head of the queue", record.id)
     if waits or to_leave(replace(draft.before, now=draft.now)):
         draft.due = True
 
@@ -109,7 +110,7 @@ def _has_duty(record: JobRecord) -> bool:
     if record.state is not JobState.QUEUED:
         return True
     waits = record.not_before is not None or record.rest is not None or record.job.start_deadline_at is not None
-    return waits or record.launch is not None or record.stop is not None
+    return waits or bool(record.avoid) or record.launch is not None or record.stop is not None
 
 
 def next_wake(state: State, dutiful: Dutiful | None = None) -> float | None:
@@ -167,6 +168,7 @@ def _of_waiting(record: JobRecord, profile: Profile) -> Iterator[float]:
         yield record.not_before
     if record.rest is not None:
         yield record.rest.until
+    yield from record.avoid.values()
     deadline = record.job.start_deadline_at
     if deadline is not None:
         grace = grace_s(record.job, profile)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
-from optsched.engine.draft import SIDE_SLACK
 from optsched.engine.kept import kept_back
 from optsched.engine.runs import left_s
+from optsched.engine.seen import JobsSeen, Seen, each_of
 from optsched.engine.state import Booking, Claim, JobRecord, NodeRecord, State, booking_of, goes_on, tokens_at
 from optsched.policy.victims import grace_s
 from optsched.values.ids import JobId, NodeId, TeamId, UserId
@@ -23,75 +24,169 @@ QUANTILE = 0.9
 
 HOUR_S = 3600.0
 
+Ratios = Mapping[tuple[TeamId, UserId], float]
+"""By team and user, what share of the stated run time jobs need."""
+
+
+class Viewer:
+    """Looks at states one after the other, and remembers what it saw of what does not change between them."""
+
+    def __init__(self) -> None:
+        self.seen = Seen()
+        self._corrected: dict[JobId, tuple[Job, Job]] = {}
+        self._ratios: Ratios = {}
+
+    def snapshot(self, state: State) -> Snapshot:
+        """Return what a round sees. Whoever has a claim counts as running there; who is told to stop as gone."""
+        parts = self.seen.jobs(state.jobs, state.profile)
+        looked = _Look(
+            state,
+            kept_back(state.jobs, state.ended, each_of(parts, lambda part: part.tied)),
+            self.seen.overfull(state.nodes),
+            self._corrected,
+            self._ratios,
+        )
+        self._ratios = looked.ratios
+        jobs = [job for part in parts for job in _jobs_of(part, looked)]
+        if len(self._corrected) > 2 * len(jobs) + 64:
+            self._corrected = {job.id: self._corrected[job.id] for job in jobs if job.id in self._corrected}
+        carried = Carried(
+            occupied=_occupied(state, {node for each in each_of(parts, _unsettled) for node in each.booked_on}),
+            kept=tuple(looked.kept),
+            protected=frozenset(looked.protected),
+            pinned=frozenset(looked.pinned),
+            guests=guests_of(each_of(parts, lambda part: part.guests)),
+            placed_at=looked.placed_at,
+            late=frozenset(looked.late),
+            reserved=state.reserved,
+        )
+        return Snapshot(
+            now=state.now,
+            cluster=replace(state.cluster, nodes=tuple(record.node for record in state.nodes.values())),
+            teams=tuple(state.teams.values()),
+            jobs=tuple(jobs),
+            reservations=tuple(state.reservations.values()),
+            profile=_left_to_stop(state),
+            carried=carried,
+        )
+
 
 def snapshot_of(state: State) -> Snapshot:
-    """Return what a round sees. Whoever has a claim counts as running there; who is told to stop as gone."""
-    jobs: list[Job] = []
-    placed_at: dict[JobId, float] = {}
-    protected: set[JobId] = set()
-    pinned: set[JobId] = set()
-    kept: list[Kept] = []
-    late: set[JobId] = set()
-    profile, now = state.profile, state.now
-    ratios = _ratios(state)
-    barred = kept_back(state.jobs, state.ended)
-    overfull = {name for name, record in state.nodes.items() if _overfull(record)}
-    for record in state.jobs.values():
+    """Return what a round sees of one state."""
+    return Viewer().snapshot(state)
+
+
+def _unsettled(part: JobsSeen) -> tuple[JobRecord, ...]:
+    return part.unsettled
+
+
+class _Look:
+    """One look at a state: how its jobs appear to a round, and what is noted of them on the way."""
+
+    def __init__(
+        self,
+        state: State,
+        barred: Set[JobId],
+        overfull: Set[NodeId],
+        corrected: dict[JobId, tuple[Job, Job]],
+        before: Ratios,
+    ) -> None:
+        self.state, self.barred, self.overfull = state, barred, overfull
+        self._corrected = corrected
+        self.before, self.ratios = before, _ratios(state)
+        owners = self.ratios.keys() | before.keys()
+        self.changed = [owner for owner in owners if self.ratios.get(owner) != before.get(owner)]
+        self.placed_at: dict[JobId, float] = {}
+        self.protected: set[JobId] = set()
+        self.pinned: set[JobId] = set()
+        self.kept: list[Kept] = []
+        self.late: set[JobId] = set()
+
+    def at(self, record: JobRecord) -> Job | None:
+        """Return a job as the round sees it, None where it does not."""
+        job = self._uncorrected(record)
+        return None if job is None else self.corrected(job)
+
+    def corrected(self, job: Job) -> Job:
+        """Return a job with its run time corrected by what its owner's jobs needed, the same object while it can."""
+        ratio = self.ratios.get((job.team, job.user)) if self.ratios else None
+        if ratio is None or job.estimated_runtime_s is None:
+            return job
+        likely_s = _likely_s(job, job.estimated_runtime_s, ratio, self.state.now)
+        known = self._corrected.get(job.id)
+        if known is None or known[0] is not job or known[1].estimated_runtime_s != likely_s:
+            known = self._corrected[job.id] = (job, replace(job, estimated_runtime_s=likely_s))
+        return known[1]
+
+    def _uncorrected(self, record: JobRecord) -> Job | None:
+        profile, now = self.state.profile, self.state.now
         if record.claim is not None:
-            job = _placed(record, record.claim, now)
-            ratio = ratios.get((job.team, job.user))
-            jobs.append(job if ratio is None else _corrected(job, ratio, now))
-            pinned.add(record.id)
-            continue
+            self.pinned.add(record.id)
+            return _placed(record, record.claim, now)
         if record.state is JobState.QUEUED:
-            if record.rest is not None and record.rest.until > now:
-                gpus = {node: count for node, count in record.rest.gpus.items() if node in state.nodes}
-                kept.append(Kept(record.id, gpus, record.rest.until))
-            if record.id in barred or (record.not_before is not None and record.not_before > now):
-                continue
-            job = _avoiding(record, state)
-            if tokens_at(record, now, profile) < 1.0:
-                protected.add(record.id)
-            deadline = job.start_deadline_at
-            if deadline is not None and now > deadline - grace_s(job, profile):
-                late.add(record.id)
-            if record.first_in_line:
-                placed_at[record.id] = job.submitted_at - FIRST_S
-        elif record.state in (JobState.STARTING, JobState.RUNNING):
-            job = record.job if overfull.isdisjoint(record.job.placement) else _as_large(record.job)
-            if record.state is JobState.STARTING or record.done_on or _just_moved(record, now, profile):
-                pinned.add(record.id)
-            elif tokens_at(record, now, profile) < 1.0:
-                protected.add(record.id)
-        else:
-            continue
-        ratio = ratios.get((job.team, job.user)) if ratios else None
-        jobs.append(_corrected(job, ratio, now) if ratio is not None else job)
-    carried = Carried(
-        occupied=_occupied(state),
-        kept=tuple(kept),
-        protected=frozenset(protected),
-        pinned=frozenset(pinned),
-        guests=guests_of(state),
-        placed_at=placed_at,
-        late=frozenset(late),
-        reserved=state.reserved,
-    )
-    return Snapshot(
-        now=now,
-        cluster=replace(state.cluster, nodes=tuple(record.node for record in state.nodes.values())),
-        teams=tuple(state.teams.values()),
-        jobs=tuple(jobs),
-        reservations=tuple(state.reservations.values()),
-        profile=_left_to_stop(state),
-        carried=carried,
-    )
+            return self._waiting(record)
+        if record.state not in (JobState.STARTING, JobState.RUNNING):
+            return None
+        if record.state is JobState.STARTING or record.done_on or _just_moved(record, now, profile):
+            self.pinned.add(record.id)
+        elif tokens_at(record, now, profile) < 1.0:
+            self.protected.add(record.id)
+        return record.job if self.overfull.isdisjoint(record.job.placement) else _as_large(record.job)
+
+    def _waiting(self, record: JobRecord) -> Job | None:
+        state, profile, now = self.state, self.state.profile, self.state.now
+        if record.rest is not None and record.rest.until > now:
+            gpus = {node: count for node, count in record.rest.gpus.items() if node in state.nodes}
+            self.kept.append(Kept(record.id, gpus, record.rest.until))
+        if record.id in self.barred or (record.not_before is not None and record.not_before > now):
+            return None
+        job = _avoiding(record, state)
+        if tokens_at(record, now, profile) < 1.0:
+            self.protected.add(record.id)
+        deadline = job.start_deadline_at
+        if deadline is not None and now > deadline - grace_s(job, profile):
+            self.late.add(record.id)
+        if record.first_in_line:
+            self.placed_at[record.id] = job.submitted_at - FIRST_S
+        return job
 
 
-def guests_of(state: State) -> dict[JobId, frozenset[JobId]]:
+def _jobs_of(part: JobsSeen, look: _Look) -> Sequence[Job]:
+    """Return the jobs of a chunk that the round sees."""
+    if look.overfull:
+        return [job for record in part.records if (job := look.at(record)) is not None]
+    now, ratios = look.state.now, look.ratios
+    if part.jobs is None or now >= part.until:
+        again: Iterable[int] = range(len(part.records)) if ratios else ()
+        part.jobs, part.until = [record.job for record in part.records], math.inf
+    else:
+        again = [
+            position
+            for owner in (look.changed if part.ratios is look.before else ratios.keys() | part.ratios.keys())
+            if ratios.get(owner) != part.ratios.get(owner)
+            for position in part.positions.get(owner, ())
+        ]
+    part.ratios = ratios
+    for position in again:
+        job = part.jobs[position] = look.corrected(part.records[position].job)
+        if job.started_at is not None and job.estimated_runtime_s is not None:
+            likely = job.started_at + job.estimated_runtime_s
+            part.until = min(part.until, likely) if likely > now else part.until
+    if part.all_plain:
+        return part.jobs
+    found: list[Job] = []
+    for record, job, plain in zip(part.records, part.jobs, part.plain, strict=True):
+        if plain:
+            found.append(job)
+        elif (seen := look.at(record)) is not None:
+            found.append(seen)
+    return found
+
+
+def guests_of(records: Iterable[JobRecord]) -> dict[JobId, frozenset[JobId]]:
     """Return, by job that waits, the jobs that run in what is held for it on condition that it may stop them."""
     found: dict[JobId, set[JobId]] = {}
-    for record in state.jobs.values():
+    for record in records:
         if record.on_call and record.state is JobState.RUNNING:
             for holder in record.on_call:
                 found.setdefault(holder, set()).add(record.id)
@@ -110,18 +205,6 @@ def _placed(record: JobRecord, claim: Claim, now: float) -> Job:
         gpus=record.job.gpus,
         min_gpus=min(record.job.min_gpus, size),
         max_gpus=max(record.job.max_gpus, size),
-    )
-
-
-def _overfull(record: NodeRecord) -> bool:
-    """Return whether more of a node is booked than it has by now."""
-    node = record.node
-    cpus = sum(each.cpus for each in record.bookings)
-    memory = sum(each.memory_gb for each in record.bookings)
-    return (
-        record.booked_gpus > node.healthy_gpus
-        or (node.cpus is not None and cpus > node.cpus - node.cpus_reserved + SIDE_SLACK)
-        or (node.memory_gb is not None and memory > node.memory_gb + SIDE_SLACK)
     )
 
 
@@ -151,7 +234,7 @@ def _avoiding(record: JobRecord, state: State) -> Job:
     return replace(job, exclude_nodes=job.exclude_nodes | avoid) if others >= job.min_gpus else job
 
 
-def _ratios(state: State) -> Mapping[tuple[TeamId, UserId], float]:
+def _ratios(state: State) -> Ratios:
     """Return, for teams and users with enough history, what share of the stated run time their jobs need at most."""
     found = {}
     for key, ratios in state.history.items():
@@ -161,15 +244,10 @@ def _ratios(state: State) -> Mapping[tuple[TeamId, UserId], float]:
     return found
 
 
-def _corrected(job: Job, ratio: float, now: float) -> Job:
-    """Return a job with its run time corrected; one that has run for longer already is taken at its word again."""
-    stated = job.estimated_runtime_s
-    if stated is None:
-        return job
-    likely = stated * ratio
-    if job.started_at is not None and job.started_at + likely <= now:
-        likely = stated
-    return replace(job, estimated_runtime_s=likely)
+def _likely_s(job: Job, stated_s: float, ratio: float, now: float) -> float:
+    """Return a run time, corrected; of a job that has run for longer already what was stated."""
+    likely_s = stated_s * ratio
+    return stated_s if job.started_at is not None and job.started_at + likely_s <= now else likely_s
 
 
 def _left_to_stop(state: State) -> Profile:
@@ -181,14 +259,20 @@ def _left_to_stop(state: State) -> Profile:
     return replace(state.profile, max_stopped_gpus_per_h=max(0, limit - spent))
 
 
-def _occupied(state: State) -> tuple[Occupied, ...]:
-    """Return what is booked to runs that are over or told to stop, less what claims will take of it."""
+def _occupied(state: State, unsettled: Set[NodeId]) -> tuple[Occupied, ...]:
+    """Return what is booked to runs that are over or told to stop, less what claims will take of it.
+
+    Only `unsettled` nodes have such bookings.
+    """
+    if not unsettled:
+        return ()
     claims: dict[NodeId, list[Booking]] = {}
     for name in state.claims:
         record = state.jobs[name]
         for node, gpus in record.claim.placement.items() if record.claim else ():
             claims.setdefault(node, []).append(booking_of(record.job, 0, gpus))
-    rooms = (_draining(state, record, claims.get(node, [])) for node, record in state.nodes.items() if record.bookings)
+    nodes = ((name, record) for name, record in state.nodes.items() if name in unsettled)
+    rooms = (_draining(state, record, claims.get(name, [])) for name, record in nodes)
     return tuple(room for room in rooms if room is not None)
 
 

@@ -100,7 +100,7 @@ def _served_from(served: Served) -> dict[int, list[int]]:
 
 def _preemptions(problem: Problem, flow: Flow, served: Served) -> tuple[Preemption, ...]:
     snapshot = problem.snapshot
-    median = median_reporting_start(snapshot.jobs)
+    median = median_reporting_start(snapshot.jobs) if flow.assignment.stopped else None
     takers = _served_from(served)
     found = []
     for j, change in sorted(flow.changes.items()):

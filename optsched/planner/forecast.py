@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,9 +12,10 @@ from optsched.policy.ordering import due_at
 from optsched.policy.victims import estimated_end, grace_s
 from optsched.rounds.assignment import Assignment, Change
 from optsched.rounds.check import amount_of
-from optsched.rounds.problem import Ints, Problem, RoundJob, Spread, What
+from optsched.rounds.problem import Ints, Problem, Reals, RoundJob, Spread, What
 from optsched.rounds.rights import NOTHING, has_right
 from optsched.solve.packing import pack
+from optsched.values.ids import JobId
 from optsched.values.job import gpus_on
 
 NEVER = np.inf
@@ -31,6 +32,15 @@ class Reserved:
     spread: Spread
     start_at: float | None
     by_force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Holding:
+    """What jobs hold of one resource, and until when: arrays over jobs."""
+
+    job: Ints
+    ends_at: Reals
+    amount: Ints
 
 
 class Forecast:
@@ -61,7 +71,9 @@ class Forecast:
         self._stop_ends = np.array([end for end, _ in stops], dtype=np.float64)
         self._stop_keeps = np.array([row for _, row in stops], dtype=np.int64).reshape(-1, 5)
         held = problem.occupancy
-        ends = np.array([self._end(job, assignment) for job in problem.running], dtype=np.float64)[held.pair_job]
+        self._end_of = held.ends_at.copy()
+        self._end_of[list(assignment.stopped)] = -NEVER
+        ends = self._end_of[held.pair_job]
         # What drains belongs to nobody: it comes behind what runs, with CPUs and memory of its own left out.
         occupied = problem.snapshot.carried.occupied
         index = problem.tree.node_index
@@ -71,26 +83,21 @@ class Forecast:
         gpus = np.concatenate([held.pair_gpus, np.array([gpus_on(room.gpus) for room in occupied], dtype=np.int64)])
         cpus = np.concatenate([held.pair_gpus * held.cpus_u[held.pair_job], none])
         memory = np.concatenate([held.pair_gpus * held.memory_u[held.pair_job], none])
-        began = np.array([job.job.started_at or 0.0 for job in problem.running], dtype=np.float64)[held.pair_job]
-        began = np.concatenate([began, none])
+        began = np.concatenate([held.began_at[held.pair_job], none])
         order = np.lexsort((nodes, np.concatenate([held.pair_job, none + problem.first_queued]), began, ends))
         self._ends, self._nodes, self._gpus = ends[order], nodes[order], gpus[order]
         self._cpus, self._memory = cpus[order], memory[order]
         # Who was let into what is held for a job goes when that starts: no end of theirs is waited for.
-        self._guests = {
-            holder: [each for each in problem.running if each.job.id in guests]
-            for holder, guests in problem.snapshot.carried.guests.items()
-        }
+        self._guests: dict[JobId, list[RoundJob]] = {}
+        if problem.snapshot.carried.guests:
+            running = problem.running
+            for holder, guests in problem.snapshot.carried.guests.items():
+                self._guests[holder] = [each for each in running if each.job.id in guests]
         self._before = {room.job: room for room in problem.snapshot.carried.reserved}
-        self._end_of = {job.index: self._end(job, assignment) for job in problem.running}
         self._booked = np.zeros(len(problem.nodes.capacity), dtype=np.int64)
-        self._ceilings = [
-            [
-                (job.index, end, amount_of(problem, job, spread, ceiling.item))
-                for job, end, spread in (*self._running_in(ceiling.jobs), *_of(starts, ceiling.jobs))
-            ]
-            for ceiling in problem.ceilings
-        ]
+        self._freed_by: dict[tuple[int, str], Ints] = {}
+        self._starts = starts
+        self._ceilings: dict[int, _Holding] = {}
         times = np.unique(np.concatenate([self._ends, self._start_ends, self._stop_ends]))
         self.times: Sequence[float] = times[np.isfinite(times)].tolist()
 
@@ -116,28 +123,45 @@ class Forecast:
                 found.append((NEVER if end is None else end, row))
         return found
 
-    def _end(self, job: RoundJob, assignment: Assignment) -> float:
-        """Return when a running job should be gone: at once where the plan stops it."""
-        if job.index in assignment.stopped:
-            return -NEVER
-        end = estimated_end(job.job, self.now)
-        return NEVER if end is None else end
+    def _holding(self, index: int) -> _Holding:
+        """Return what the jobs that a ceiling counts hold or are to have of it."""
+        found = self._ceilings.get(index)
+        if found is None:
+            found = self._ceilings[index] = self._held_of(index)
+        return found
 
-    def _running_in(self, jobs: Sequence[int]) -> list[tuple[RoundJob, float, Spread]]:
-        running = [self.problem.jobs[j] for j in jobs if j < self.problem.first_queued]
-        ends = [estimated_end(job.job, self.now) for job in running]
-        return [(job, NEVER if end is None else end, job.spread_now) for job, end in zip(running, ends, strict=True)]
+    def _held_of(self, index: int) -> _Holding:
+        problem, item = self.problem, self.problem.ceilings[index].item
+        held, jobs = problem.occupancy, np.array(problem.ceilings[index].jobs, dtype=np.int64)
+        running = jobs[jobs < problem.first_queued]
+        if item.what is What.GPUS:
+            amounts = held.size[running]
+            if item.gpu_type is not None:
+                amounts = np.where(held.gpu_type[running] == item.gpu_type, amounts, 0)
+        else:
+            amounts = held.size[running] * (held.cpus_u if item.what is What.CPUS else held.memory_u)[running]
+        counted = set(jobs.tolist()) if self._starts else set()
+        starts = [each for each in self._starts if each[0].index in counted]
+        return _Holding(
+            np.concatenate([running, np.array([job.index for job, _, _ in starts], dtype=np.int64)]),
+            np.concatenate([held.ends_at[running], np.array([end for _, end, _ in starts], dtype=np.float64)]),
+            np.concatenate(
+                [
+                    amounts,
+                    np.array([amount_of(problem, job, spread, item) for job, _, spread in starts], dtype=np.int64),
+                ]
+            ),
+        )
 
     def _allowed(self, job: RoundJob, time: float) -> bool:
         """Return whether limits and quotas let the job start at an instant, what should have ended being gone."""
-        for ceiling, held in zip(self.problem.ceilings, self._ceilings, strict=True):
-            if job.index in ceiling.jobs:
-                item = ceiling.item
-                each = {What.GPUS: 1, What.CPUS: job.cpus_per_gpu_u, What.MEMORY: job.memory_per_gpu_u}[item.what]
-                counted = item.gpu_type is None or job.type_speed[item.gpu_type] > 0
-                left = sum(amount for index, end, amount in held if end > time and index < job.index)
-                if left + job.minimum * each * counted > item.amount:
-                    return False
+        for index in self.problem.ceilings_of[job.index]:
+            item, held = self.problem.ceilings[index].item, self._holding(index)
+            each = {What.GPUS: 1, What.CPUS: job.cpus_per_gpu_u, What.MEMORY: job.memory_per_gpu_u}[item.what]
+            counted = item.gpu_type is None or job.type_speed[item.gpu_type] > 0
+            left = int(held.amount[(held.ends_at > time) & (held.job < job.index)].sum())
+            if left + job.minimum * each * counted > item.amount:
+                return False
         return True
 
     def book(self, spread: Spread) -> None:
@@ -235,6 +259,15 @@ class Forecast:
                 high = middle
         return self._at(job, NEVER, upto=low)
 
+    def _freed(self, gone: int, what: str) -> Ints:
+        """Return what comes free on each node once so many entries, in the order of their ends, are gone, (N,)."""
+        found = self._freed_by.get((gone, what))
+        if found is None:
+            amounts = {"gpus": self._gpus, "cpus": self._cpus, "memory": self._memory}[what][:gone]
+            freed = np.bincount(self._nodes[:gone], amounts, len(self._booked)).astype(np.int64)
+            found = self._freed_by[gone, what] = freed
+        return found
+
     def _at(
         self,
         job: RoundJob,
@@ -250,18 +283,13 @@ class Forecast:
         """
         if not self._allowed(job, time):
             return None
-        gone = slice(0, int(np.searchsorted(self._ends, time, side="right")) if upto is None else upto)
-        nodes, count = self._nodes[gone], len(self._booked)
+        gone = int(np.searchsorted(self._ends, time, side="right")) if upto is None else upto
         arrays = self.problem.nodes
-
-        def plus(free: Ints, amounts: Ints) -> Ints:
-            return free + np.bincount(nodes, amounts[gone], count).astype(np.int64)
-
         ahead = (self._start_takes[:, 0] < job.index) & (self._start_ends > time)
         unstopped = (self._stop_keeps[:, 0] > job.index) & (self._stop_ends > time)
         taken = np.concatenate([self._start_takes[ahead], self._stop_keeps[unstopped]])
         _, on, gpus_taken, cpus_taken, memory_taken = taken.T
-        gpus = np.maximum(0, np.minimum(plus(arrays.free, self._gpus), arrays.capacity) - self._booked)
+        gpus = np.maximum(0, np.minimum(arrays.free + self._freed(gone, "gpus"), arrays.capacity) - self._booked)
         leaving = {each.index: each for each in (*self._guests.get(job.job.id, ()), *forced)}
         gone_too = [
             (n, count, count * each.cpus_per_gpu_u, count * each.memory_per_gpu_u)
@@ -274,20 +302,12 @@ class Forecast:
         np.subtract.at(gpus, on, gpus_taken)
         cpus, memory = arrays.cpus_free_u, arrays.memory_free_u
         if job.cpus_per_gpu_u:
-            cpus = plus(cpus, self._cpus)
+            cpus = cpus + self._freed(gone, "cpus")
             np.add.at(cpus, left_on, cpus_left)
             np.subtract.at(cpus, on, cpus_taken)
         if job.memory_per_gpu_u:
-            memory = plus(memory, self._memory)
+            memory = memory + self._freed(gone, "memory")
             np.add.at(memory, left_on, memory_left)
             np.subtract.at(memory, on, memory_taken)
         gpus = np.maximum(0, gpus) if inside is None else np.clip(gpus, 0, inside)
         return pack(self.problem, job, gpus, cpus, memory, job.minimum)
-
-
-def _of(
-    starts: Sequence[tuple[RoundJob, float, Spread]], jobs: Sequence[int]
-) -> Iterator[tuple[RoundJob, float, Spread]]:
-    """Yield the starts of some jobs."""
-    wanted = frozenset(jobs) if starts else frozenset()
-    return (start for start in starts if start[0].index in wanted)

@@ -18,7 +18,8 @@ from optsched.planner.window import Beyond, beyond_waiting, in_window
 from optsched.rounds.assignment import Assignment
 from optsched.rounds.build import build_problem
 from optsched.rounds.check import check
-from optsched.rounds.problem import Problem
+from optsched.rounds.facts import Facts
+from optsched.rounds.problem import Problem, RoundJob
 from optsched.solve.coarse import EXACT_NODES
 from optsched.solve.greedy import greedy
 from optsched.solve.ladder import Answer, SolverChoice, climb
@@ -87,16 +88,17 @@ def solve_round(
     tree: Tree | None = None,
     turn: int | None = None,
     wanted: JobId | None = None,
+    facts: Facts | None = None,
 ) -> Solved:
     """Build and solve a round: entitlements, order, reservations, greedy, search, check.
 
     `turn` is given where rounds follow one another closely; see `Budget`. Of a long queue they look at a window only,
-    which `wanted` is in.
+    which `wanted` is in. `tree` and `facts` are as in `build_problem`.
     """
     started = clock.monotonic_s()
     progress("reading the round", 0.0)
     snapshot, beyond = (snapshot, Beyond()) if turn is None else in_window(snapshot, wanted)
-    problem = build_problem(snapshot, tree)
+    problem = build_problem(snapshot, tree, facts)
     eased = _nothing_due(problem)
     first = greedy(eased)
     # Where it leaves the holds alone it stands: the climb checks it, and plans anew if it does not.
@@ -145,20 +147,18 @@ def _settled(
 
 def _kept_off(problem: Problem, late: Mapping[int, Set[int]]) -> Problem:
     """Return the problem with some jobs kept off nodes, on which others count that are ahead of them."""
-    jobs = list(problem.jobs)
+    kept: dict[int, RoundJob] = {}
     for j, nodes in late.items():
-        allowed = jobs[j].nodes.copy()
+        allowed = problem.jobs[j].nodes.copy()
         allowed[list(nodes)] = False
-        jobs[j] = dataclasses.replace(jobs[j], nodes=allowed)
-    return dataclasses.replace(problem, jobs=tuple(jobs))
+        kept[j] = dataclasses.replace(problem.jobs[j], nodes=allowed)
+    return dataclasses.replace(problem, jobs=problem.jobs.replaced(kept))
 
 
 def _nothing_due(problem: Problem) -> Problem:
     """Return the problem as if no deadline were due: one that a reservation still meets displaces nobody."""
-    if not any(job.due for job in problem.queued):
-        return problem
-    jobs = tuple(dataclasses.replace(job, due=False) if job.due else job for job in problem.jobs)
-    return dataclasses.replace(problem, jobs=jobs)
+    eased = {job.index: dataclasses.replace(job, due=False) for job in problem.queued if job.due}
+    return dataclasses.replace(problem, jobs=problem.jobs.replaced(eased)) if eased else problem
 
 
 def prover(options: PlanOptions, clock: Clock, within_s: float) -> Proof:
@@ -198,7 +198,7 @@ def plan_next(
     started = clock.monotonic_s()
     known = remembered(memory, snapshot.cluster)
     turn = None if memory is None else memory.turn
-    solved = solve_round(snapshot, options, clock, progress, known.tree, turn)
+    solved = solve_round(snapshot, options, clock, progress, known.tree, turn, facts=known.facts)
     better = solved.answer.source is Source.CP_SAT
     return _worded(snapshot, options, clock, progress, solved, started), known.after(searched_better=better)
 

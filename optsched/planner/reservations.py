@@ -40,8 +40,8 @@ def reserve(problem: Problem, assignment: Assignment) -> tuple[Problem, tuple[Re
     }
     waits = [*_kept(problem, assignment), *reserved]
     holds = tuple(hold for each in waits if (hold := _hold(problem, each)) is not None)
-    jobs = tuple(dataclasses.replace(job, due=False) if job.index in met and job.due else job for job in problem.jobs)
-    return dataclasses.replace(problem, holds=holds, jobs=jobs), tuple(reserved)
+    eased = {j: dataclasses.replace(problem.jobs[j], due=False) for j in met if problem.jobs[j].due}
+    return dataclasses.replace(problem, holds=holds, jobs=problem.jobs.replaced(eased)), tuple(reserved)
 
 
 def _kept(problem: Problem, assignment: Assignment) -> list[Reserved]:
@@ -88,7 +88,12 @@ def _hold(problem: Problem, reserved: Reserved) -> Hold | None:
         name=str(reserved.job.job.id),
         unless=reserved.job.index,
         gpus=kept,
-        binds=frozenset(job.index for job in problem.jobs if _binds(problem, reserved, job)),
+        binds=frozenset(
+            [
+                *_binds_running(problem, reserved),
+                *(job.index for job in problem.queued if _binds(problem, reserved, job)),
+            ]
+        ),
         until_s=round(until),
     )
 
@@ -96,6 +101,19 @@ def _hold(problem: Problem, reserved: Reserved) -> Hold | None:
 def _binds(problem: Problem, reserved: Reserved, job: RoundJob) -> bool:
     """Return whether a hold keeps the job off: it is behind, and neither ends in time nor stops on demand."""
     return not _stops_on_demand(problem, job) and _stands_in_the_way(problem, reserved, job)
+
+
+def _binds_running(problem: Problem, reserved: Reserved) -> list[int]:
+    """Return the running jobs that a hold keeps off: `_binds` of all at once."""
+    held = problem.occupancy
+    binds = np.ones(len(held.size), dtype=bool)
+    if problem.profile.backfill_preemptible:
+        binds &= ~held.preemptible | held.protected
+    if reserved.start_at is not None:
+        restart_s = held.stop_gpu_s / np.maximum(held.size, 1)
+        binds &= held.ends_at + restart_s > reserved.start_at
+    found: list[int] = np.flatnonzero(binds).tolist()
+    return found
 
 
 def _stops_on_demand(problem: Problem, job: RoundJob) -> bool:
@@ -127,7 +145,7 @@ def kept_clear(problem: Problem, reserved: Sequence[Reserved]) -> Problem:
     if not rooms:
         return problem
     masked: dict[tuple[int, tuple[int, ...]], Flags] = {}
-    jobs = list(problem.jobs)
+    kept: dict[int, RoundJob] = {}
     for job in problem.queued:
         behind = tuple(i for i, (each, _) in enumerate(rooms) if _stands_in_the_way(problem, each, job))
         if not behind:
@@ -139,8 +157,8 @@ def kept_clear(problem: Problem, reserved: Sequence[Reserved]) -> Problem:
             for i in behind:
                 allowed[rooms[i][1]] = False
             masked[key] = allowed
-        jobs[job.index] = dataclasses.replace(job, nodes=masked[key])
-    return dataclasses.replace(problem, jobs=tuple(jobs))
+        kept[job.index] = dataclasses.replace(job, nodes=masked[key])
+    return dataclasses.replace(problem, jobs=problem.jobs.replaced(kept))
 
 
 def _told(problem: Problem, reserved: Reserved) -> bool:
@@ -171,8 +189,10 @@ def delayers(problem: Problem, reserved: Sequence[Reserved], assignment: Assignm
             continue
         left = {n: int(problem.nodes.capacity[n]) - count for n, count in planned.items()}
         behind = {j for jobs in takers.values() for j in jobs}
-        for job in problem.jobs:
-            if job.index not in behind and _still_there(problem, each, job, assignment):
+        there = np.isin(problem.occupancy.pair_node, list(left))
+        for j in {*problem.occupancy.pair_job[there].tolist(), *assignment.changed}:
+            job = problem.jobs[j]
+            if j not in behind and _still_there(problem, each, job, assignment):
                 for n, count in assignment.after(job):
                     if n in left:
                         left[n] -= count

@@ -50,6 +50,11 @@ def grace_s(job: Job, profile: Profile) -> float:
     return min(max(job.grace_period_s or 0.0, profile.grace_period_s), profile.max_grace_period_s)
 
 
+def saves_on_signal(job: Job, profile: Profile) -> bool:
+    """Return whether a job that is told to stop saves its work within its grace period."""
+    return job.checkpoint.on_signal and job.checkpoint.cost_s <= grace_s(job, profile)
+
+
 def stop_cost(job: Job, now: float, profile: Profile, median_start: float | None) -> StopCost:
     """Price the stop of a running job.
 
@@ -59,7 +64,7 @@ def stop_cost(job: Job, now: float, profile: Profile, median_start: float | None
     """
     grace = grace_s(job, profile)
     checkpoint = job.checkpoint
-    if checkpoint.on_signal and checkpoint.cost_s <= grace:
+    if saves_on_signal(job, profile):
         return StopCost(0.0, checkpoint.cost_s, checkpoint.restart_s, grace)
     started = job.started_at if job.started_at is not None else now
     if job.last_checkpoint_at is not None:

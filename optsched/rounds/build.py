@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
 
-from optsched.policy.ordering import (
-    DEADLINE,
-    FAIR,
-    GUARANTEED,
-    OPPORTUNISTIC,
-    Waiting,
-    class_weight,
-    due,
-    lifted,
-    order_queue,
-)
+from optsched.policy.ordering import DEADLINE, Waiting, class_weight, due, lifted, order_queue
 from optsched.policy.victims import grace_s
-from optsched.rounds.build_jobs import JobBuilder, Standing
+from optsched.rounds.build_jobs import JobBuilder, Standings, build_occupancy
 from optsched.rounds.build_lines import (
     Shares,
     Teams,
@@ -31,41 +19,61 @@ from optsched.rounds.build_lines import (
     fair_shares,
     use_vector,
 )
-from optsched.rounds.build_nodes import build_nodes, build_occupancy, build_spreads, healthy_capacity
-from optsched.rounds.line import Line, above_line, line_of, use_now
-from optsched.rounds.problem import UNLIMITED, Flags, Ints, Item, Lines, Nodes, Occupancy, Problem, RoundJob, Takeable
-from optsched.rounds.score import placement_losses
+from optsched.rounds.build_nodes import healthy_capacity
+from optsched.rounds.facts import Facts, Listed
+from optsched.rounds.line import Over, use_now
+from optsched.rounds.problem import (
+    UNLIMITED,
+    CeilingsOf,
+    Flags,
+    Ints,
+    Jobs,
+    Lines,
+    Nodes,
+    Occupancy,
+    Problem,
+    Takeable,
+    Takeables,
+)
+from optsched.rounds.tiers import tiers_along
 from optsched.topology.tree import Tree, build_tree
-from optsched.values.job import Job, JobState
+from optsched.values.ids import JobId
+from optsched.values.job import Job
 from optsched.values.snapshot import Snapshot
-from optsched.values.team import Team
 
 TIER_NAMES = ("deadline", "guaranteed", "fair", "opportunistic")
 
 
-def build_problem(snapshot: Snapshot, tree: Tree | None = None) -> Problem:
+def build_problem(snapshot: Snapshot, tree: Tree | None = None, facts: Facts | None = None) -> Problem:
     """Return the round problem of a snapshot, without reservations (`planner` adds their holds).
 
-    `tree` saves building the topology again where it is known.
+    `tree` saves building the topology again where it is known, `facts` what was worked out of the jobs in rounds
+    before; the problem is the same without.
     """
     profile = snapshot.profile
     tree = tree or build_tree(snapshot.cluster)
-    gpu_types = tuple(sorted({str(node.gpu_type) for node in snapshot.cluster.nodes})) or ("",)
-    spreads = build_spreads(snapshot, tree)
-    nodes = build_nodes(snapshot, gpu_types, spreads)
-    ceilings = _ceilings(snapshot)
-    priority_of = {job.id: _capped(job, ceilings) for job in snapshot.jobs}
-    priorities = tuple(sorted(set(priority_of.values()), reverse=True)) or (0,)
-    index_of = {priority: p for p, priority in enumerate(priorities)}
-    builder = JobBuilder(snapshot, tree, nodes, spreads, gpu_types, index_of, priority_of)
+    listed = (facts or Facts()).of(snapshot, tree)
+    nodes, gpu_types = listed.nodes, listed.hardware.gpu_types
+    priorities = tuple(np.unique(listed.rows.priority)[::-1].tolist()) or (0,)
     teams = build_teams(snapshot)
-    shares = fair_shares(snapshot, nodes, gpu_types, builder, teams)
+    shares = fair_shares(snapshot, listed, teams)
     lines = build_lines(snapshot, gpu_types, teams, shares)
-    jobs, first_queued = _build_jobs(snapshot, builder, teams, shares, lines)
-    occupancy = build_occupancy(jobs[:first_queued], nodes)
-    row_weights = _row_weights(snapshot, priorities)
+    listed, standings = _in_order(snapshot, listed, teams, shares, lines, priorities)
+    builder = JobBuilder(snapshot, tree, listed, standings, priorities)
+    running = slice(listed.running)
+    shape = (len(teams.names), len(priorities), len(gpu_types))
+    occupancy = build_occupancy(
+        snapshot,
+        listed,
+        shape,
+        *(
+            np.array(each[running], dtype=np.int64)
+            for each in (standings.claim_team, standings.priority, standings.tier)
+        ),
+    )
+    ceilings = build_ceilings(snapshot, gpu_types, teams, listed)
     domain_gpus, empty = _domains(tree, nodes)
-    problem = Problem(
+    return Problem(
         snapshot=snapshot,
         profile=profile,
         tree=tree,
@@ -76,25 +84,24 @@ def build_problem(snapshot: Snapshot, tree: Tree | None = None) -> Problem:
         real_teams=teams.real,
         deadline_team=teams.deadline,
         nodes=nodes,
-        jobs=jobs,
-        first_queued=first_queued,
+        jobs=Jobs(len(listed.facts), builder.build),
+        first_queued=listed.running,
         occupancy=occupancy,
         lines=lines,
-        takeable=_takeable(jobs[:first_queued], lines, occupancy, (len(teams.names), len(priorities), len(gpu_types))),
-        ceilings=build_ceilings(snapshot, gpu_types, teams, jobs, nodes),
+        takeable=_takeable(lines, occupancy, shape),
+        ceilings=ceilings,
+        ceilings_of=CeilingsOf(ceilings, len(listed.facts)),
         holds=(),
-        domain_holds=build_domain_holds(snapshot, tree, nodes, jobs),
-        loss_now=(),
+        domain_holds=build_domain_holds(snapshot, tree, nodes, listed.facts),
+        loss_now=tuple(listed.rows.loss[running].tolist()),
         domain_gpus=domain_gpus,
         empty_domains=empty,
         domain_price=tuple(round(profile.domain_price.get(level, 0.0)) for level in tree.levels),
-        row_weight_milli=row_weights,
+        row_weight_milli=_row_weights(snapshot, priorities),
         horizon_s=round(profile.horizon_s),
-        healthy_gpus=int(healthy_capacity(snapshot.cluster.nodes, nodes).sum()),
+        healthy_gpus=int(healthy_capacity(listed.hardware, nodes).sum()),
         max_stopped_gpus=UNLIMITED if profile.max_stopped_gpus_per_h is None else profile.max_stopped_gpus_per_h,
     )
-    placed = [(job, job.spread_now) for job in problem.running]
-    return dataclasses.replace(problem, loss_now=placement_losses(problem, placed))
 
 
 def _domains(tree: Tree, nodes: Nodes) -> tuple[tuple[Ints, ...], tuple[Flags, ...]]:
@@ -108,26 +115,6 @@ def _domains(tree: Tree, nodes: Nodes) -> tuple[tuple[Ints, ...], tuple[Flags, .
         gpus.append(total)
         empty.append((spoiled == 0) & (open_and_free == total) & (total > 0))
     return tuple(gpus), tuple(empty)
-
-
-def _ceilings(snapshot: Snapshot) -> dict[str, int | None]:
-    """Return the largest priority that each team's jobs may use: its own ceiling and those of the teams above it."""
-    teams = {team.id: team for team in snapshot.teams}
-    found: dict[str, int | None] = {}
-    for team in snapshot.teams:
-        known: list[int] = []
-        above: Team | None = team
-        while above is not None:
-            if above.max_priority is not None:
-                known.append(above.max_priority)
-            above = None if above.parent is None else teams[above.parent]
-        found[str(team.id)] = min(known, default=None)
-    return found
-
-
-def _capped(job: Job, ceilings: dict[str, int | None]) -> int:
-    ceiling = ceilings.get(job.team)
-    return job.priority if ceiling is None else min(job.priority, ceiling)
 
 
 def _priority_names(snapshot: Snapshot, priorities: Sequence[int]) -> tuple[str, ...]:
@@ -152,131 +139,95 @@ def _row_weights(snapshot: Snapshot, priorities: Sequence[int]) -> Ints:
     return rows
 
 
-def _build_jobs(
-    snapshot: Snapshot, builder: JobBuilder, teams: Teams, shares: Shares, lines: Lines
-) -> tuple[tuple[RoundJob, ...], int]:
-    """Return running jobs, then queued jobs in queue order, and how many run."""
+def _in_order(
+    snapshot: Snapshot, listed: Listed, teams: Teams, shares: Shares, lines: Lines, priorities: Sequence[int]
+) -> tuple[Listed, Standings]:
+    """Return the jobs in the order of the round, first what runs, then the queue, and where each of them stands."""
     now, profile = snapshot.now, snapshot.profile
-    running = [job for job in snapshot.jobs if job.state is JobState.RUNNING]
-    queued = [job for job in snapshot.jobs if job.state is JobState.QUEUED]
-    near = {job.id for job in queued if lifted(job, now, grace_s(job, profile), profile)}
-    tiers = _tiers(builder, teams, lines, running, queued)
-    types = len(builder.gpu_types)
-    waiting = []
-    for key, job in enumerate(queued):
-        gpu_type, most = builder.wanted(job)
-        waiting.append(
-            Waiting(
-                key=key,
-                team=teams.index[job.team],
-                tier=DEADLINE if job.id in near else tiers[job.id],
-                priority=builder.priority_of[job.id],
-                submitted_at=snapshot.placed_at(job),
-                id=job.id,
-                amounts=use_vector(job, job.min_gpus if most else 0, gpu_type, types),
-                deadline_at=job.start_deadline_at or 0.0 if job.id in near else 0.0,
-            )
-        )
-    order = order_queue(waiting, shares.usage, shares.capacity, shares.tree.weight)
-    breaking = _may_break(snapshot, [queued[key] for key in order if queued[key].id in near])
-    jobs = []
-    for index, job in enumerate([*running, *(queued[key] for key in order)]):
-        team = teams.index[job.team]
-        claim = teams.grant_of.get(job.id, team)
-        standing = Standing(
+    first, rows = listed.running, listed.rows
+    queued = [fact.job for fact in listed.facts[first:]]
+    dated = [queued[key] for key in np.flatnonzero(rows.deadline[first:]).tolist()]
+    near = {job.id for job in dated if lifted(job, now, grace_s(job, profile), profile)}
+    late = snapshot.carried.late
+    claim = rows.team.copy()
+    for j, fact in enumerate(listed.facts if teams.grant_of else ()):
+        claim[j] = teams.grant_of.get(fact.job.id, claim[j])
+    placed = listed.times.submitted_at.copy()
+    for j, job in enumerate(queued if snapshot.carried.placed_at else (), first):
+        placed[j] = snapshot.placed_at(job)
+    tier = tiers_along(lines, listed, claim, placed)
+    columns = (rows.team, tier, rows.priority, placed, rows.line, rows.gpu_type)
+    types = len(listed.hardware.gpu_types)
+    waiting = [
+        Waiting(
+            key=key,
             team=team,
-            claim_team=claim,
-            line_team=teams.deadline if job.id in near else claim,
-            tier=DEADLINE if job.id in near else tiers[job.id],
-            due=job.state is JobState.QUEUED
-            and job.id not in snapshot.carried.late
-            and due(job, now, grace_s(job, profile), profile),
-            may_break_quota=job.id in breaking,
-            ahead_of=len(running) + len(queued) - index,
+            tier=DEADLINE if job.id in near else stands,
+            priority=priority,
+            submitted_at=submitted_at,
+            id=job.id,
+            amounts=use_vector(job, gpus, gpu_type, types),
+            deadline_at=job.start_deadline_at or 0.0 if job.id in near else 0.0,
         )
-        jobs.append(builder.build(job, index, standing))
-    return tuple(jobs), len(running)
+        for key, (job, team, stands, priority, submitted_at, gpus, gpu_type) in enumerate(
+            zip(queued, *(column[first:].tolist() for column in columns), strict=True)
+        )
+    ]
+    order = order_queue(waiting, shares.usage, shares.capacity, shares.tree.weight)
+    for key in (key for key, job in enumerate(queued) if job.id in near):
+        tier[first + key] = DEADLINE
+    along = np.concatenate([np.arange(first), first + np.array(order, dtype=np.int64)])
+    index_of = {priority: p for p, priority in enumerate(priorities)}
+    standings = Standings(
+        team=rows.team[along].tolist(),
+        claim_team=claim[along].tolist(),
+        priority=[index_of[priority] for priority in rows.priority[along].tolist()],
+        tier=tier[along].tolist(),
+        near=near,
+        due={job.id for job in dated if job.id not in late and due(job, now, grace_s(job, profile), profile)},
+        breaking=_may_break(snapshot, [queued[key] for key in order if queued[key].id in near]),
+        deadline_team=teams.deadline,
+    )
+    return listed.in_order(along), standings
 
 
-def _may_break(snapshot: Snapshot, near: Sequence[Job]) -> set[str]:
+def _may_break(snapshot: Snapshot, near: Sequence[Job]) -> set[JobId]:
     """Return the near-deadline jobs that may break other teams' guarantees, within their team's max_deadline_gpus."""
     left = {team.id: team.max_deadline_gpus for team in snapshot.teams}
-    allowed = set()
+    allowed: set[JobId] = set()
     for job in near:
         if job.priority_class in snapshot.profile.deadline_classes and job.min_gpus <= left[job.team]:
             left[job.team] -= job.min_gpus
-            allowed.add(str(job.id))
+            allowed.add(job.id)
     return allowed
 
 
-def _tiers(
-    builder: JobBuilder, teams: Teams, lines: Lines, running: Sequence[Job], queued: Sequence[Job]
-) -> dict[str, int]:
-    """Return the tier in which each job's last minimum GPU would lie if its team's line were filled in order."""
-    by_team: dict[int, list[Job]] = defaultdict(list)
-    for job in [*running, *queued]:
-        by_team[teams.grant_of.get(job.id, teams.index[job.team])].append(job)
-    tiers: dict[str, int] = {}
-    type_of, priority_of = builder.nodes.gpu_type.tolist(), builder.priority_of
-    for team, jobs in by_team.items():
-        jobs.sort(key=lambda j: (-priority_of[j.id], j.state is JobState.QUEUED, builder.snapshot.placed_at(j), j.id))
-        through = [0] * len(builder.gpu_types)
-        line = line_of(lines, team, teams.deadline)
-        for job in jobs:
-            if job.state is JobState.RUNNING:
-                spread = builder.spreads[job.id]
-                gpu_type = type_of[spread[0][0]] if spread else 0
-                gpus = min(sum(count for _, count in spread), job.min_gpus)
-            else:
-                gpu_type, most = builder.wanted(job)
-                gpus = job.min_gpus if most else 0
-            through[gpu_type] += gpus
-            tiers[job.id] = _tier(line, through, gpu_type)
-    return tiers
-
-
-def _tier(line: Line, through: list[int], gpu_type: int) -> int:
-    """Return the tier of the team's last GPU of a type, with `through` (Y,) GPUs by type up to and including it."""
-    fair = line.fair
-    if line.typed:
-        mine, quota = through[gpu_type], line.quota[gpu_type]
-        if mine <= quota:
-            return GUARANTEED
-        return FAIR if mine <= quota + fair[gpu_type] else OPPORTUNISTIC
-    total, quota = sum(through), line.quota_any
-    if total <= quota:
-        return GUARANTEED
-    return FAIR if total <= quota + sum(map(min, fair, through)) else OPPORTUNISTIC
-
-
-def _takeable(
-    running: Sequence[RoundJob], lines: Lines, occupancy: Occupancy, shape: tuple[int, int, int]
-) -> tuple[Takeable, ...]:
+def _takeable(lines: Lines, occupancy: Occupancy, shape: tuple[int, int, int]) -> Takeables:
     """Return, for each running job, which part of it lies above its team's quota and entitlement now."""
-    use = use_now(shape, occupancy)
-    priorities = shape[1]
-    result = []
+    use, priorities = use_now(occupancy), shape[1]
     # Jobs of one team, priority and type that use the same resources lie alike.
-    known: dict[tuple[int, int, int, bool, bool], Takeable] = {}
-    for job, gpu_type in zip(running, occupancy.gpu_type.tolist(), strict=True):
-        team = job.claim_team
-        kind = (team, job.priority, gpu_type, bool(job.cpus_per_gpu_u), bool(job.memory_per_gpu_u))
-        found = known.get(kind)
-        if found is None:
-            quota, entitlement = lines.quota[team], lines.entitlement[team]
-            low, high = job.priority, priorities + job.priority
-
-            def above(key: int, line: tuple[Item, ...], alike: RoundJob = job, y: int = gpu_type) -> bool:
-                return above_line(use, alike.claim_team, key, line, alike, y)
-
-            above_quota = (not quota or above(low, quota), not quota or above(high, quota))
-            found = known[kind] = Takeable(
-                above_quota=above_quota,
+    sides = (occupancy.cpus_u > 0, occupancy.memory_u > 0)
+    columns = (occupancy.team, occupancy.priority, occupancy.gpu_type, *sides)
+    dimensions = (*shape, 2, 2)
+    kinds, kind_of = np.unique(np.ravel_multi_index(columns, dimensions), return_inverse=True)
+    over: dict[int, tuple[Over, Over]] = {}
+    found = []
+    for team, priority, gpu_type, cpus, memory in zip(*np.unravel_index(kinds, dimensions), strict=True):
+        team = int(team)
+        quota, entitlement = lines.quota[team], lines.entitlement[team]
+        if team not in over:
+            over[team] = Over(use, team, quota), Over(use, team, entitlement)
+        parts = (int(priority), priorities + int(priority))
+        uses = (int(gpu_type), bool(cpus), bool(memory))
+        above_quota, above_entitlement = (tuple(each.above(key, *uses) for key in parts) for each in over[team])
+        found.append(
+            Takeable(
+                above_quota=(not quota or above_quota[0], not quota or above_quota[1]),
                 above_entitlement=(
-                    bool(entitlement) and above(low, entitlement),
-                    bool(entitlement) and above(high, entitlement),
+                    bool(entitlement) and above_entitlement[0],
+                    bool(entitlement) and above_entitlement[1],
                 ),
                 inside_quota=bool(quota) and not above_quota[0],
             )
-        result.append(found)
-    return tuple(result)
+        )
+    return Takeables(found, kind_of.astype(np.int64).reshape(-1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,13 +15,13 @@ from optsched.policy.entitlement import (
     entitlements,
 )
 from optsched.policy.filling import Floats
-from optsched.rounds.build_jobs import JobBuilder
 from optsched.rounds.build_nodes import healthy_capacity, micro
-from optsched.rounds.problem import UNLIMITED, Ceiling, DomainHold, Ints, Item, Lines, Nodes, RoundJob, What
+from optsched.rounds.facts import Fact, Listed, Row, flags
+from optsched.rounds.problem import UNLIMITED, Ceiling, DomainHold, Flags, Ints, Item, Lines, Nodes, What
 from optsched.topology.tree import Tree
 from optsched.values.cluster import Reservation, ReservationKind
 from optsched.values.ids import GpuType, JobId
-from optsched.values.job import Job, JobState
+from optsched.values.job import Job
 from optsched.values.resources import Amounts
 from optsched.values.snapshot import Snapshot
 from optsched.values.team import Team
@@ -105,60 +104,56 @@ class Shares:
     entitled: Entitlements
 
 
-def fair_shares(
-    snapshot: Snapshot, nodes: Nodes, gpu_types: Sequence[str], builder: JobBuilder, teams: Teams
-) -> Shares:
+def fair_shares(snapshot: Snapshot, listed: Listed, teams: Teams) -> Shares:
     """Return weighted DRF entitlements over what healthy nodes have, counting only demand that they could run."""
-    healthy = healthy_capacity(snapshot.cluster.nodes, nodes)
-    types = len(gpu_types)
+    hardware, nodes = listed.hardware, listed.nodes
+    healthy = healthy_capacity(hardware, nodes)
+    types = len(hardware.gpu_types)
     capacity = np.zeros(types + 2)
     np.add.at(capacity, nodes.gpu_type, healthy)
     counted = healthy > 0
     for column, amounts in ((types, nodes.cpus_u), (types + 1, nodes.memory_u)):
         known = counted & (amounts < UNLIMITED)
         capacity[column] = amounts[known].sum() / 1e6 if known.sum() == counted.sum() else 0.0
-    holding: _Sums = defaultdict(lambda: [0, 0.0, 0.0])
-    asking: _Sums = defaultdict(lambda: [0, 0.0, 0.0])
-    type_of = nodes.gpu_type.tolist()
-    for job in snapshot.jobs:
-        if job.id in teams.grant_of:
-            continue
-        team = teams.index[job.team]
-        if job.state is JobState.RUNNING and builder.spreads[job.id]:
-            spread = builder.spreads[job.id]
-            gpu_type, held = type_of[spread[0][0]], sum(count for _, count in spread)
-            _count(holding[team, gpu_type], job, held)
-            _count(asking[team, gpu_type], job, max(held, job.max_gpus))
-        elif job.state is JobState.QUEUED:
-            gpu_type, most = builder.wanted(job)
-            if most:
-                _count(asking[team, gpu_type], job, most * (1 + snapshot.carried.behind.get(job.id, 0)))
+    asked = listed.rows.demand * _behind(snapshot, listed)
+    if teams.grant_of:
+        asked[[fact.job.id in teams.grant_of for fact in listed.facts]] = 0
+    held = np.where(asked > 0, listed.rows.size, 0)
+    holding = _by_team(listed, held, len(snapshot.teams), types)
+    asking = _by_team(listed, asked, len(snapshot.teams), types)
     usage = np.zeros((len(snapshot.teams), types + 2))
+    usage[:, :types] = holding[:, :, 0]
+    usage[:, types:] = holding[:, :, 1:].sum(axis=1)
     demand = np.zeros((len(snapshot.teams), types, types + 2))
-    for (team, gpu_type), (gpus, cpus, memory) in holding.items():
-        usage[team, gpu_type] = gpus
-        usage[team, types:] += (cpus, memory)
-    for (team, gpu_type), (gpus, cpus, memory) in asking.items():
-        demand[team, gpu_type, gpu_type] = gpus
-        demand[team, gpu_type, types:] = (cpus, memory)
+    for gpu_type in range(types):
+        demand[:, gpu_type, gpu_type] = asking[:, gpu_type, 0]
+    demand[:, :, types:] = asking[:, :, 1:]
     tree = build_team_tree(snapshot.teams)
     team_of, pool_of = np.nonzero(demand.any(axis=2))
     classes = DemandClasses(team_of.astype(np.int64), pool_of.astype(np.int64), demand[team_of, pool_of])
-    names = [GpuType(name) for name in gpu_types]
+    names = [GpuType(name) for name in hardware.gpu_types]
     limits = [team.limit for team in snapshot.teams]
     entitled = entitlements(tree, names, capacity, classes, list(teams.quotas[: teams.real]), limits)
     return Shares(tree, capacity, usage, entitled)
 
 
-_Sums = dict[tuple[int, int], list[float]]
-"""GPUs, CPUs and GB by (team, GPU type)."""
+def _behind(snapshot: Snapshot, listed: Listed) -> Ints:
+    """Return as how many jobs each counts in what its team asks for, (J,)."""
+    behind = snapshot.carried.behind
+    if not behind:
+        return np.ones(len(listed.facts), dtype=np.int64)
+    return np.array([1 + behind.get(fact.job.id, 0) for fact in listed.facts], dtype=np.int64)
 
 
-def _count(sums: list[float], job: Job, gpus: int) -> None:
-    """Add what `gpus` GPUs of a job use to [GPUs, CPUs, GB]."""
-    sums[0] += gpus
-    sums[1] += job.cpus * gpus / job.gpus
-    sums[2] += job.memory_gb * gpus / job.gpus
+def _by_team(listed: Listed, gpus: Ints, teams: int, types: int) -> Floats:
+    """Return GPUs, CPUs and GB that so many GPUs of each job use, by team and GPU type, (T, Y, 3)."""
+    rows, times = listed.rows, listed.times
+    found = np.zeros((teams, types, 3))
+    where = (rows.team, rows.gpu_type)
+    amounts = (gpus, times.cpus * gpus / times.gpus, times.memory_gb * gpus / times.gpus)
+    for column, each in enumerate(amounts):
+        np.add.at(found[:, :, column], where, each)
+    return found
 
 
 def use_vector(job: Job, gpus: int, gpu_type: int, types: int) -> list[float]:
@@ -239,71 +234,77 @@ def limit_items(amounts: Amounts | None, gpu_types: Sequence[str]) -> tuple[Item
     return (*items, *_side_items(amounts))
 
 
-def build_ceilings(
-    snapshot: Snapshot, gpu_types: Sequence[str], teams: Teams, jobs: Sequence[RoundJob], nodes: Nodes
-) -> tuple[Ceiling, ...]:
-    """Return limits, user limits and the quotas that bound non-preemptible work, each with the jobs that it counts."""
+def build_ceilings(snapshot: Snapshot, gpu_types: Sequence[str], teams: Teams, listed: Listed) -> tuple[Ceiling, ...]:
+    """Return limits, user limits and the quotas that bound non-preemptible work, each with the jobs that it counts.
+
+    `listed` is in the order of the round.
+    """
     ceilings: list[Ceiling] = []
+    rows, facts = listed.rows, listed.facts
+    may_gain = flags(rows.elastic)
+    may_gain[listed.running :] = True
+    rigid = ~flags(rows.preemptible)
+    if teams.grant_of:
+        rigid &= np.array([fact.job.id not in teams.grant_of for fact in facts], dtype=bool)
 
-    def add(kind: str, target: str, amounts: Amounts | None, counted: Sequence[int]) -> None:
-        if all(jobs[j].running and not jobs[j].elastic for j in counted):
-            return
-        for item in limit_items(amounts, gpu_types):
-            held = sum(_held(jobs[j], item, nodes) for j in counted if jobs[j].running)
-            ceilings.append(Ceiling(kind, target, item, tuple(counted), held))
+    def add(kind: str, target: str, amounts: Amounts | None, counted: Ints) -> None:
+        items = limit_items(amounts, gpu_types)
+        if items and may_gain[counted].any():
+            jobs = tuple(counted.tolist())
+            ceilings.extend(Ceiling(kind, target, item, jobs, int(_held(rows, item)[counted].sum())) for item in items)
 
-    below = _jobs_below(snapshot.teams, teams, jobs)
+    below = _teams_below(snapshot.teams, teams)
     for t, team in enumerate(snapshot.teams):
-        counted = below[t]
+        quota = teams.quotas[t]
+        if team.limit is None and team.user_limit is None and quota is None:
+            continue
+        inside = below[t][rows.team]
+        counted = np.flatnonzero(inside)
         add("limit", team.id, team.limit, counted)
-        rigid = [j for j in counted if not jobs[j].job.preemptible and jobs[j].job.id not in teams.grant_of]
-        add("quota", team.id, teams.quotas[t], rigid)
+        add("quota", team.id, quota, np.flatnonzero(inside & rigid))
         if team.user_limit is not None:
             by_user: dict[str, list[int]] = {}
-            for j in counted:
-                by_user.setdefault(jobs[j].job.user, []).append(j)
+            for j in counted.tolist():
+                by_user.setdefault(facts[j].job.user, []).append(j)
             for user, users_jobs in sorted(by_user.items()):
                 if user:
-                    add("user_limit", f"{team.id}/{user}", team.user_limit, users_jobs)
+                    add("user_limit", f"{team.id}/{user}", team.user_limit, np.array(users_jobs, dtype=np.int64))
     return tuple(ceilings)
 
 
-def _held(job: RoundJob, item: Item, nodes: Nodes) -> int:
-    """Return how much of one named resource a running job holds."""
+def _held(rows: Row, item: Item) -> Ints:
+    """Return how much of one named resource each job holds."""
     if item.what is What.GPUS:
-        counts = item.gpu_type is None or (job.spread_now and item.gpu_type == nodes.gpu_type[job.spread_now[0][0]])
-        return job.size_now if counts else 0
-    return job.size_now * (job.cpus_per_gpu_u if item.what is What.CPUS else job.memory_per_gpu_u)
+        return rows.size if item.gpu_type is None else np.where(rows.gpu_type == item.gpu_type, rows.size, 0)
+    return rows.size * (rows.cpus_u if item.what is What.CPUS else rows.memory_u)
 
 
-def _jobs_below(all_teams: Sequence[Team], teams: Teams, jobs: Sequence[RoundJob]) -> list[list[int]]:
-    """Return, for each team, the jobs of it and of all teams below it."""
-    parents = [None if team.parent is None else teams.index[team.parent] for team in all_teams]
-    below: list[list[int]] = [[] for _ in all_teams]
-    for job in jobs:
-        team: int | None = job.team
-        while team is not None:
-            below[team].append(job.index)
-            team = parents[team]
+def _teams_below(all_teams: Sequence[Team], teams: Teams) -> Flags:
+    """Return which teams are a team itself or below it, (T, T)."""
+    below = np.eye(len(all_teams), dtype=bool)
+    for t, team in enumerate(all_teams):
+        above = team.parent
+        while above is not None:
+            below[teams.index[above], t] = True
+            above = all_teams[teams.index[above]].parent
     return below
 
 
-def build_domain_holds(
-    snapshot: Snapshot, tree: Tree, nodes: Nodes, jobs: Sequence[RoundJob]
-) -> tuple[DomainHold, ...]:
-    """Return what grants in force keep inside their domains (all nodes where they name none)."""
+def build_domain_holds(snapshot: Snapshot, tree: Tree, nodes: Nodes, facts: Sequence[Fact]) -> tuple[DomainHold, ...]:
+    """Return what grants in force keep inside their domains (all nodes where they name none); facts in round order."""
     holds = []
     for grant in active_grants(snapshot):
         inside = _nodes_within(tree, grant.within) if grant.within else np.arange(len(nodes.capacity))
         if grant.nodes:
             inside = np.array([tree.node_index[node] for node in grant.nodes], dtype=np.int64)
         named = set(grant.jobs)
-        grantees = frozenset(j.index for j in jobs if j.job.id in named or j.job.team in grant.teams)
+        jobs = [fact.job for fact in facts]
+        grantees = frozenset(j for j, job in enumerate(jobs) if job.id in named or job.team in grant.teams)
         profile = snapshot.profile
         binds = frozenset(
-            j.index
-            for j in jobs
-            if j.index not in grantees and not (j.job.preemptible and profile.backfill_preemptible)
+            j
+            for j, job in enumerate(jobs)
+            if j not in grantees and not (job.preemptible and profile.backfill_preemptible)
         )
         holds.append(DomainHold(f"grant {grant.id}", tuple(inside.tolist()), grant.gpus, grantees, binds))
     return tuple(holds)

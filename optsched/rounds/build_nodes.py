@@ -1,16 +1,16 @@
-"""Nodes of a snapshot as arrays, and which nodes a job may be put on."""
+"""Nodes of a snapshot as arrays, and on which of them a job may be started."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from optsched.policy.victims import estimated_end, grace_s, stop_cost
-from optsched.rounds.problem import MICRO, UNLIMITED, Flags, Ints, Nodes, Occupancy, RoundJob, Spread
-from optsched.topology.tree import Tree
+from optsched.rounds.problem import MICRO, UNLIMITED, Flags, Ints, Nodes
 from optsched.values.cluster import Node, NodeState, Reservation, ReservationKind
-from optsched.values.ids import JobId
+from optsched.values.ids import NodeId
 from optsched.values.job import Job, JobState, gpus_on
 from optsched.values.snapshot import Snapshot
 
@@ -21,108 +21,78 @@ def micro(amount: float) -> int:
 
 
 def per_gpu_u(total: float, gpus: int) -> int:
-    """Return a job's CPUs or GB per GPU in millionths, rounded down so that exact fits stay exact."""
+    """Return CPUs or GB per GPU in millionths, rounded down so that exact fits stay exact."""
     return micro(total) // gpus
 
 
-def build_spreads(snapshot: Snapshot, tree: Tree) -> Mapping[JobId, Spread]:
-    """Return where each running job holds how many GPUs."""
-    index = tree.node_index
-    spreads: dict[JobId, Spread] = {}
-    for job in snapshot.jobs:
-        if job.state is JobState.RUNNING:
-            held = [(index[node], count) for node, on in job.placement.items() if (count := gpus_on(on))]
-            spreads[job.id] = tuple(sorted(held))
-    return spreads
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """What nodes are, whatever runs on them: arrays over nodes, shape (N,).
+
+    `up` marks those in state up, `alive` those not down, `spare` the spares; the rest as in `Nodes`.
+    """
+
+    gpu_types: tuple[str, ...]
+    capacity: Ints
+    gpu_type: Ints
+    cpus_u: Ints
+    memory_u: Ints
+    up: Flags
+    alive: Flags
+    spare: Flags
 
 
-def build_nodes(snapshot: Snapshot, gpu_types: Sequence[str], spreads: Mapping[JobId, Spread]) -> Nodes:
-    """Return the arrays over nodes, with what the running jobs book (`spreads`) taken off."""
-    nodes = snapshot.cluster.nodes
+def hardware_of(nodes: Sequence[Node]) -> Hardware:
+    """Return the arrays of a cluster's nodes."""
+    gpu_types = tuple(sorted({str(node.gpu_type) for node in nodes})) or ("",)
     type_index = {name: index for index, name in enumerate(gpu_types)}
-    capacity = np.array([node.healthy_gpus for node in nodes], dtype=np.int64)
-    cpus = np.array([_room_u(node.cpus, node.cpus_reserved) for node in nodes], dtype=np.int64)
-    memory = np.array([_room_u(node.memory_gb, 0.0) for node in nodes], dtype=np.int64)
-    booked, booked_cpus, booked_memory = _booked(snapshot, spreads)
-    index = {node.id: n for n, node in enumerate(nodes)}
+    return Hardware(
+        gpu_types=gpu_types,
+        capacity=np.array([node.healthy_gpus for node in nodes], dtype=np.int64),
+        gpu_type=np.array([type_index[node.gpu_type] for node in nodes], dtype=np.int64),
+        cpus_u=np.array([_room_u(node.cpus, node.cpus_reserved) for node in nodes], dtype=np.int64),
+        memory_u=np.array([_room_u(node.memory_gb, 0.0) for node in nodes], dtype=np.int64),
+        up=np.array([node.state is NodeState.UP for node in nodes], dtype=bool),
+        alive=np.array([node.state is not NodeState.DOWN for node in nodes], dtype=bool),
+        spare=np.array([node.spare for node in nodes], dtype=bool),
+    )
+
+
+def build_nodes(
+    snapshot: Snapshot, hardware: Hardware, index: Mapping[NodeId, int], booked: tuple[Ints, Ints, Ints]
+) -> Nodes:
+    """Return the arrays over nodes, with what running jobs have `booked` of GPUs, CPUs and memory, (N,) each."""
+    gpus, cpus, memory = booked
     for room in snapshot.carried.occupied:
         n = index[room.node]
-        booked[n] += gpus_on(room.gpus)
-        booked_cpus[n] += micro(room.cpus)
-        booked_memory[n] += micro(room.memory_gb)
+        gpus[n] += gpus_on(room.gpus)
+        cpus[n] += micro(room.cpus)
+        memory[n] += micro(room.memory_gb)
     return Nodes(
-        capacity=capacity,
-        free=np.maximum(capacity - booked, 0),
+        capacity=hardware.capacity,
+        free=np.maximum(hardware.capacity - gpus, 0),
         # A node that holds more than it has takes nothing new, or the room that a stop leaves would be given twice.
-        taking=np.array([node.state is NodeState.UP for node in nodes], dtype=bool)
-        & (booked <= capacity)
-        & (booked_cpus <= cpus)
-        & (booked_memory <= memory),
-        gpu_type=np.array([type_index[node.gpu_type] for node in nodes], dtype=np.int64),
-        cpus_u=cpus,
-        cpus_free_u=np.maximum(cpus - booked_cpus, 0),
-        memory_u=memory,
-        memory_free_u=np.maximum(memory - booked_memory, 0),
+        taking=hardware.up & (gpus <= hardware.capacity) & (cpus <= hardware.cpus_u) & (memory <= hardware.memory_u),
+        gpu_type=hardware.gpu_type,
+        cpus_u=hardware.cpus_u,
+        cpus_free_u=np.maximum(hardware.cpus_u - cpus, 0),
+        memory_u=hardware.memory_u,
+        memory_free_u=np.maximum(hardware.memory_u - memory, 0),
     )
-
-
-def _booked(snapshot: Snapshot, spreads: Mapping[JobId, Spread]) -> Iterator[Ints]:
-    """Yield the GPUs, then CPUs, then memory that are booked on each node, (N,) each."""
-    entries = [
-        (n, count, count * cpus_u, count * memory_u)
-        for job in snapshot.jobs
-        if job.state is JobState.RUNNING
-        for cpus_u, memory_u in [(per_gpu_u(job.cpus, job.gpus), per_gpu_u(job.memory_gb, job.gpus))]
-        for n, count in spreads[job.id]
-    ]
-    on, *amounts = np.array(entries, dtype=np.int64).reshape(-1, 4).T
-    for each in amounts:
-        total = np.zeros(len(snapshot.cluster.nodes), dtype=np.int64)
-        np.add.at(total, on, each)
-        yield total
-
-
-def build_occupancy(running: Sequence[RoundJob], nodes: Nodes) -> Occupancy:
-    """Return the running jobs as arrays, read-only: whoever counts on in them takes a copy."""
-    jobs = [
-        (job.claim_team, job.priority, job.minimum, job.size_now, job.cpus_per_gpu_u, job.memory_per_gpu_u)
-        for job in running
-    ]
-    team, priority, minimum, size, cpus_u, memory_u = np.array(jobs, dtype=np.int64).reshape(-1, 6).T.copy()
-    first = np.array([job.spread_now[0][0] if job.spread_now else -1 for job in running], dtype=np.int64)
-    pairs = [(job.index, n, count) for job in running for n, count in job.spread_now]
-    pair_job, pair_node, pair_gpus = np.array(pairs, dtype=np.int64).reshape(-1, 3).T.copy()
-    found = Occupancy(
-        team=team,
-        priority=priority,
-        minimum=minimum,
-        size=size,
-        gpu_type=np.where(first >= 0, nodes.gpu_type[first], 0),
-        cpus_u=cpus_u,
-        memory_u=memory_u,
-        pair_job=pair_job,
-        pair_node=pair_node,
-        pair_gpus=pair_gpus,
-    )
-    for each in (*found.columns, found.pair_job, found.pair_node, found.pair_gpus):
-        each.setflags(write=False)
-    return found
 
 
 def _room_u(amount: float | None, reserved: float) -> int:
     return UNLIMITED if amount is None else max(0, micro(amount - reserved))
 
 
-class Eligibility:
-    """Which nodes a job may be put on; jobs with the same wishes share one array."""
+class Openings:
+    """On which nodes a job may be started now; jobs with the same wishes share one array."""
 
-    def __init__(self, snapshot: Snapshot, tree: Tree, nodes: Nodes, gpu_types: Sequence[str]) -> None:
+    def __init__(self, snapshot: Snapshot, nodes: Nodes, hardware: Hardware, index: Mapping[NodeId, int]) -> None:
         self._snapshot = snapshot
-        self._tree = tree
         self._nodes = nodes
-        self._gpu_types = gpu_types
-        self._spare = np.array([node.spare for node in snapshot.cluster.nodes], dtype=bool)
-        self._index = {node.id: n for n, node in enumerate(snapshot.cluster.nodes)}
+        self._spare = hardware.spare
+        self._index = index
         self._windows = tuple(
             window
             for window in snapshot.reservations
@@ -130,39 +100,6 @@ class Eligibility:
         )
         self._any_spare = bool(self._spare.any())
         self._known: dict[object, Flags] = {}
-
-    def lawful(self, job: Job) -> Flags:
-        """Return the nodes whose hardware, labels and domains suit the job, whatever their state, shape (N,)."""
-        key = self._wishes(job)
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._lawful(job)
-        return found
-
-    def _wishes(self, job: Job) -> tuple[object, ...]:
-        levels = {piece.within for piece in job.slices} | ({job.required} if job.required else set())
-        return (
-            frozenset(job.gpu_types),
-            frozenset(job.node_selector.items()),
-            job.exclude_nodes,
-            frozenset(self._tree.level_index[level] for level in levels),
-        )
-
-    def _lawful(self, job: Job) -> Flags:
-        mask = np.ones(len(self._snapshot.cluster.nodes), dtype=bool)
-        if job.gpu_types:
-            allowed = [index for index, name in enumerate(self._gpu_types) if name in job.gpu_types]
-            mask &= np.isin(self._nodes.gpu_type, allowed)
-        if job.node_selector:
-            wanted = job.node_selector.items()
-            mask &= np.array([wanted <= node.labels.items() for node in self._snapshot.cluster.nodes], dtype=bool)
-        for node in job.exclude_nodes:
-            if node in self._index:
-                mask[self._index[node]] = False
-        levels = [piece.within for piece in job.slices] + ([job.required] if job.required else [])
-        for level in levels:
-            mask &= self._tree.domain_of[self._tree.level_index[level]] >= 0
-        return mask
 
     def open_to(self, job: Job, lawful: Flags) -> Flags:
         """Return the nodes, of those that suit it, on which the job may start now, shape (N,); shared, read only."""
@@ -199,8 +136,7 @@ class Eligibility:
         return not (stops_in_time and now + grace_s(job, profile) < window.start_at)
 
 
-def healthy_capacity(nodes: Sequence[Node], arrays: Nodes) -> Ints:
+def healthy_capacity(hardware: Hardware, nodes: Nodes) -> Ints:
     """Return the GPUs per node that work can be counted on, (N,): all where new work is taken, else what is booked."""
-    alive = np.array([node.state is not NodeState.DOWN for node in nodes], dtype=bool)
-    booked = np.minimum(arrays.capacity - arrays.free, arrays.capacity)
-    return np.where(arrays.taking, arrays.capacity, np.where(alive, booked, 0))
+    booked = np.minimum(nodes.capacity - nodes.free, nodes.capacity)
+    return np.where(nodes.taking, nodes.capacity, np.where(hardware.alive, booked, 0))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import networkx as nx
 
@@ -126,15 +126,14 @@ def room(problem: Problem, flow: Flow) -> list[str]:
     return broken
 
 
-def held_after(problem: Problem, flow: Flow, ceiling: Ceiling) -> tuple[int, bool]:
-    """Return what a ceiling's jobs hold after the plan, and whether any of them starts or grows."""
+def held_after(problem: Problem, flow: Flow, ceiling: Ceiling, jobs: Iterable[int]) -> tuple[int, bool]:
+    """Return what a ceiling's jobs hold after the plan that changes `jobs` of them, and whether any starts or grows."""
     held, more = ceiling.held, False
-    for j in ceiling.jobs:
-        if j in flow.changes:
-            job = problem.jobs[j]
-            then = flow.assignment.after(job)
-            held += amount_of(problem, job, then, ceiling.item) - amount_of(problem, job, job.spread_now, ceiling.item)
-            more = more or size_of(then) > job.size_now
+    for j in jobs:
+        job = problem.jobs[j]
+        then = flow.assignment.after(job)
+        held += amount_of(problem, job, then, ceiling.item) - amount_of(problem, job, job.spread_now, ceiling.item)
+        more = more or size_of(then) > job.size_now
     return held, more
 
 
@@ -151,8 +150,13 @@ def amount_of(problem: Problem, job: RoundJob, spread: Spread, item: Item) -> in
 def ceilings(problem: Problem, flow: Flow) -> list[str]:
     """Rules 8 and 9: limits, user limits, and non-preemptible work within quota."""
     broken = []
-    for ceiling in problem.ceilings:
-        held, more = held_after(problem, flow, ceiling)
+    changed: dict[int, list[int]] = defaultdict(list)
+    for j in flow.changes:
+        for index in problem.ceilings_of[j]:
+            changed[index].append(j)
+    for index in sorted(changed):
+        ceiling = problem.ceilings[index]
+        held, more = held_after(problem, flow, ceiling, changed[index])
         if more and held > ceiling.item.amount:
             broken.append(f"{ceiling.kind} of {ceiling.target} is exceeded in {ceiling.item.what.value}")
     return broken
@@ -250,7 +254,7 @@ def floors(problem: Problem, flow: Flow, served: Served) -> list[str]:
         and flow.changes[giver] in (Change.STOP, Change.SHRINK)
     }
     broken = []
-    use, last = use_now(problem.shape, problem.occupancy), 2 * len(problem.priorities) - 1
+    use, last = use_now(problem.occupancy), 2 * len(problem.priorities) - 1
     losers: dict[int, list[RoundJob]] = defaultdict(list)
     for j in reclaimed:
         losers[problem.jobs[j].claim_team].append(problem.jobs[j])

@@ -160,36 +160,49 @@ class Use:
 
 def use_of(problem_shape: tuple[int, int, int], sizes: Iterable[tuple[int, RoundJob, int, int]]) -> Use:
     """Return the use by team and key of jobs given as (team, job, GPUs, GPU type); shape is (T, P, Y)."""
-    use = _no_use(problem_shape)
+    use = no_use(problem_shape)
     for team, job, count, gpu_type in sizes:
         use.book(team, job, count, gpu_type)
     return use
 
 
-def use_now(problem_shape: tuple[int, int, int], occupancy: Occupancy) -> Use:
+def use_now(occupancy: Occupancy) -> Use:
     """Return the use by team and key of what runs now, a new one at every call: `use_of` the running jobs."""
-    use = _no_use(problem_shape)
-    use.book_all(occupancy.columns)
-    return use
+    return Use(*(each.copy() for each in occupancy.used))
 
 
-def _no_use(problem_shape: tuple[int, int, int]) -> Use:
+def no_use(problem_shape: tuple[int, int, int]) -> Use:
+    """Return the use of no job at all; shape is (T, P, Y)."""
     teams, priorities, types = problem_shape
     by_key = (teams, 2 * priorities)
     return Use(*(np.zeros(shape, dtype=np.int64) for shape in ((*by_key, types), by_key, by_key)))
 
 
+class Over:
+    """By key, in which resources that a line names a team uses more than that; what it uses may not change after."""
+
+    def __init__(self, use: Use, team: int, line: tuple[Item, ...]) -> None:
+        gpus = use.gpus[team].cumsum(axis=0)
+        self._over: list[tuple[Item, list[bool]]] = []
+        for item in line:
+            if item.what is What.GPUS:
+                used = gpus.sum(axis=1) if item.gpu_type is None else gpus[:, item.gpu_type]
+            else:
+                used = (use.cpus if item.what is What.CPUS else use.memory)[team].cumsum()
+            self._over.append((item, (used > item.amount).tolist()))
+
+    def above(self, key: int, gpu_type: int, cpus: bool, memory: bool) -> bool:
+        """Return whether the use through `key` exceeds the line in what a job of a type uses, with CPUs and memory."""
+        for item, over in self._over:
+            if item.what is What.GPUS:
+                uses = item.gpu_type is None or item.gpu_type == gpu_type
+            else:
+                uses = cpus if item.what is What.CPUS else memory
+            if uses and over[key]:
+                return True
+        return False
+
+
 def fits_line(use: Use, team: int, key: int, line: tuple[Item, ...]) -> bool:
     """Return whether the team's use through `key` is within everything that `line` names."""
     return all(use.through(team, key, item) <= item.amount for item in line)
-
-
-def above_line(use: Use, team: int, key: int, line: tuple[Item, ...], job: RoundJob, gpu_type: int) -> bool:
-    """Return whether the team's use through `key` exceeds the line in a resource that the job uses."""
-    return any(use.through(team, key, item) > item.amount and _uses(job, gpu_type, item) for item in line)
-
-
-def _uses(job: RoundJob, gpu_type: int, item: Item) -> bool:
-    if item.what is What.GPUS:
-        return item.gpu_type is None or item.gpu_type == gpu_type
-    return bool(job.cpus_per_gpu_u if item.what is What.CPUS else job.memory_per_gpu_u)

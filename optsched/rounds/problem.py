@@ -16,8 +16,9 @@ here.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,7 @@ from optsched.values.snapshot import Snapshot
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+Reals = NDArray[np.float64]
 
 UNLIMITED = 1 << 50
 """Stands for "no bound" in integer arrays; far above any real amount, far below overflow."""
@@ -147,12 +149,14 @@ class RoundJob:
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """The running jobs as arrays, for sums over all of them: what `RoundJob` says of each, looked up once.
+    """The running jobs as arrays, for sums over all of them: what `RoundJob` says of each.
 
-    Shape (F,), by job: `team` is the one on whose quota it stands, in whose line its GPUs are ranked; `minimum` and
-    `size` are GPUs, `gpu_type` that of its first node, `cpus_u` and `memory_u` millionths for each GPU. Shape (Q,), by
-    pair of a job and a node on which it holds GPUs, in order of the jobs, then of the nodes: `pair_job`, `pair_node`,
-    `pair_gpus`.
+    Shape (F,), by job: `team` is the one on whose quota it stands, in whose line its GPUs are ranked, `real_team` its
+    own; `minimum` and `size` are GPUs, `gpu_type` that of its first node, `cpus_u` and `memory_u` millionths for each
+    GPU. `stop_gpu_s` is what its stop or move costs, `ends_at` the instant at which it is estimated to end (infinity:
+    not known), `began_at` that of its start; `protected` are those that the snapshot protects. Shape (Q,), by pair of a
+    job and a node on which it holds GPUs, in order of the jobs, then of the nodes: `pair_job`, `pair_node`,
+    `pair_gpus`. `used` is what all of them use together, as in `line.Use`.
     """
 
     team: Ints
@@ -165,6 +169,17 @@ class Occupancy:
     pair_job: Ints
     pair_node: Ints
     pair_gpus: Ints
+    real_team: Ints
+    tier: Ints
+    stop_gpu_s: Ints
+    ends_at: Reals
+    began_at: Reals
+    preemptible: Flags
+    protected: Flags
+    stoppable: Flags
+    elastic: Flags
+    resizable: Flags
+    used: tuple[Ints, Ints, Ints]
 
     @property
     def columns(self) -> tuple[Ints, ...]:
@@ -257,6 +272,91 @@ class Takeable:
     inside_quota: bool
 
 
+class Takeables(Sequence[Takeable]):
+    """What other teams may claim of each running job; many are alike, so `kinds` and, by job, which one: `kind_of`."""
+
+    def __init__(self, kinds: Sequence[Takeable], kind_of: Ints) -> None:
+        self._kinds = kinds
+        self._kind_of = kind_of
+        self._listed: list[int] = kind_of.tolist()
+
+    @overload
+    def __getitem__(self, index: int) -> Takeable: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Takeable]: ...
+    def __getitem__(self, index: int | slice) -> Takeable | Sequence[Takeable]:
+        if isinstance(index, slice):
+            return [self._kinds[kind] for kind in self._listed[index]]
+        return self._kinds[self._listed[index]]
+
+    def __len__(self) -> int:
+        return len(self._listed)
+
+    @property
+    def inside_quota(self) -> Flags:
+        """`Takeable.inside_quota` of each job, (F,)."""
+        return np.array([each.inside_quota for each in self._kinds], dtype=bool)[self._kind_of]
+
+    @property
+    def above_quota(self) -> Flags:
+        """`Takeable.above_quota` by part and job, (2, F)."""
+        return np.array([each.above_quota for each in self._kinds], dtype=bool).reshape(-1, 2).T[:, self._kind_of]
+
+    @property
+    def above_entitlement(self) -> Flags:
+        """`Takeable.above_entitlement` by part and job, (2, F)."""
+        found = np.array([each.above_entitlement for each in self._kinds], dtype=bool)
+        return found.reshape(-1, 2).T[:, self._kind_of]
+
+
+class Jobs(Sequence[RoundJob]):
+    """The jobs of a round, each made when it is first asked for: most of those that run nobody asks for."""
+
+    def __init__(
+        self, count: int, make: Callable[[int], RoundJob], changed: Mapping[int, RoundJob] | None = None
+    ) -> None:
+        self._make = make
+        self._made: list[RoundJob | None] = [None] * count
+        for j, job in (changed or {}).items():
+            self._made[j] = job
+
+    def replaced(self, changed: Mapping[int, RoundJob]) -> Jobs:
+        """Return the jobs with some in place of those with their indices."""
+        return Jobs(len(self), self.__getitem__, changed) if changed else self
+
+    @overload
+    def __getitem__(self, index: int) -> RoundJob: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[RoundJob, ...]: ...
+    def __getitem__(self, index: int | slice) -> RoundJob | tuple[RoundJob, ...]:
+        if isinstance(index, slice):
+            return tuple(self[j] for j in range(*index.indices(len(self._made))))
+        found = self._made[index]
+        if found is None:
+            found = self._made[index] = self._make(index % len(self._made))
+        return found
+
+    def __iter__(self) -> Iterator[RoundJob]:
+        return (self[j] for j in range(len(self._made)))
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+
+class CeilingsOf:
+    """By job, the ceilings that count it, as their indices in `Problem.ceilings`."""
+
+    def __init__(self, ceilings: Sequence[Ceiling], jobs: int) -> None:
+        counted = np.array([j for each in ceilings for j in each.jobs], dtype=np.int64)
+        which = np.repeat(np.arange(len(ceilings)), [len(each.jobs) for each in ceilings])
+        self._which: list[int] = which[np.argsort(counted, kind="stable")].tolist()
+        ends = np.bincount(counted, minlength=jobs).cumsum() if ceilings else np.zeros(jobs, dtype=np.int64)
+        self._ends: list[int] = ends.tolist()
+
+    def __getitem__(self, job: int) -> Sequence[int]:
+        return self._which[self._ends[job - 1] if job else 0 : self._ends[job]]
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Everything that a solver, the checker and the score need of one round.
@@ -276,12 +376,13 @@ class Problem:
     real_teams: int
     deadline_team: int
     nodes: Nodes
-    jobs: tuple[RoundJob, ...]
+    jobs: Jobs
     first_queued: int
     occupancy: Occupancy
     lines: Lines
-    takeable: tuple[Takeable, ...]
+    takeable: Takeables
     ceilings: tuple[Ceiling, ...]
+    ceilings_of: CeilingsOf
     holds: tuple[Hold, ...]
     domain_holds: tuple[DomainHold, ...]
     loss_now: tuple[int, ...]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from optsched.rounds.assignment import Assignment, Change, Flow, flow_of
 from optsched.rounds.line import Use, row_gpus, use_now
-from optsched.rounds.problem import Problem, RoundJob, Spread
+from optsched.rounds.problem import Nodes, Problem, Spread
 from optsched.rounds.rights import NOTHING, Claim, claim_key, claim_of, has_right
-from optsched.values.profile import PriorityMode
+from optsched.topology.tree import Tree
+from optsched.values.profile import PriorityMode, Profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +65,60 @@ def size_of(spread: Spread) -> int:
     return sum(count for _, count in spread)
 
 
-def placement_loss(problem: Problem, job: RoundJob, spread: Spread) -> int:
+class Ground(Protocol):
+    """What the loss of a placement depends on but for the job; `problem.Problem` is one."""
+
+    @property
+    def tree(self) -> Tree:
+        """The topology."""
+        ...
+
+    @property
+    def nodes(self) -> Nodes:
+        """The nodes, of which the GPU types count."""
+        ...
+
+    @property
+    def horizon_s(self) -> int:
+        """Seconds over which losses are counted."""
+        ...
+
+    @property
+    def profile(self) -> Profile:
+        """The profile, of which the price of scattering counts."""
+        ...
+
+
+class Placed(Protocol):
+    """What of a job decides what a placement loses; `problem.RoundJob` is one."""
+
+    @property
+    def type_speed(self) -> tuple[float, ...]:
+        """Its relative speed by GPU type."""
+        ...
+
+    @property
+    def span_speed(self) -> tuple[float, ...]:
+        """Its speed by level, then for the whole cluster."""
+        ...
+
+    @property
+    def preferred(self) -> int | None:
+        """The level that it would rather not leave."""
+        ...
+
+    @property
+    def preferred_fewest(self) -> int:
+        """The least number of domains of that level that could hold it."""
+        ...
+
+
+def placement_loss(problem: Ground, job: Placed, spread: Spread) -> int:
     """Return what running at `spread` loses against full speed, in whole GPU-seconds over the horizon."""
     return placement_losses(problem, [(job, spread)])[0]
 
 
-def placement_losses(problem: Problem, placed: Sequence[tuple[RoundJob, Spread]]) -> tuple[int, ...]:
+def placement_losses(problem: Ground, placed: Sequence[tuple[Placed, Spread]]) -> tuple[int, ...]:
     """Return the placement loss of many jobs, each at a placement; an empty one loses nothing."""
     somewhere = [spread for _, spread in placed if spread]
     counts = np.array([len(spread) for spread in somewhere], dtype=np.int64)
@@ -89,7 +139,7 @@ def placement_losses(problem: Problem, placed: Sequence[tuple[RoundJob, Spread]]
     return tuple(losses)
 
 
-def loss_at(problem: Problem, job: RoundJob, size: int, span: int, gpu_type: int) -> int:
+def loss_at(problem: Ground, job: Placed, size: int, span: int, gpu_type: int) -> int:
     """Return the loss of `size` GPUs of a type at a span (-1: the whole cluster), rounded per GPU."""
     speed = job.type_speed[gpu_type] * job.span_speed[span]
     return size * round(problem.horizon_s * (1.0 - speed))
@@ -111,7 +161,7 @@ def least_bill(problem: Problem) -> int:
     )
 
 
-def scatter_loss(problem: Problem, job: RoundJob, size: int, nodes: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int:
+def scatter_loss(problem: Ground, job: Placed, size: int, nodes: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int:
     """Return the price of using more domains of the preferred level than could be."""
     if job.preferred is None:
         return 0
@@ -120,7 +170,7 @@ def scatter_loss(problem: Problem, job: RoundJob, size: int, nodes: np.ndarray[t
     return scatter_price(problem, job, size) * max(0, count - job.preferred_fewest)
 
 
-def scatter_price(problem: Problem, job: RoundJob, size: int) -> int:
+def scatter_price(problem: Ground, job: Placed, size: int) -> int:
     """Return the price of one domain of the preferred level beyond the fewest, rounded per GPU."""
     return size * round(problem.horizon_s * problem.profile.preferred_price / job.preferred_fewest)
 
@@ -130,7 +180,7 @@ def use_after(problem: Problem, assignment: Assignment, by_line: bool) -> Use:
 
     That is what runs now, less what is stopped or placed anew, plus what is placed.
     """
-    use = use_now(problem.shape, problem.occupancy)
+    use = use_now(problem.occupancy)
     touched = [problem.jobs[j] for j in assignment.changed.keys() | assignment.stopped]
     gone = np.array([job.index for job in touched if job.running], dtype=np.int64)
     use.book_all(tuple(column[gone] for column in problem.occupancy.columns), sign=-1)

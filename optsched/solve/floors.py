@@ -20,7 +20,7 @@ class Floors:
         self._reclaimed: set[int] = set()
         self._lost: dict[int, list[int]] = {}
         self._slack: dict[int, list[int]] = {}
-        self._ran = use_now(problem.shape, problem.occupancy)
+        self._ran = use_now(problem.occupancy)
         self._size, self._team = problem.occupancy.size.copy(), problem.occupancy.team
         self._type = problem.occupancy.gpu_type
         self._given: dict[int, Spread] = {}

@@ -13,9 +13,10 @@ from optsched.solve.packing import pack
 
 def grow(problem: Problem, ledger: Ledger) -> None:
     """Give elastic jobs, best rank first, what is idle: no queued job could use it, they had their turn."""
+    running = np.flatnonzero(problem.occupancy.elastic).tolist()
     elastic = [
         job
-        for job in problem.jobs
+        for job in (problem.jobs[j] for j in (*running, *range(problem.first_queued, len(problem.jobs))))
         if job.elastic and (job.resizable or job.index in ledger.changed) and job.index not in ledger.stopped
     ]
     if not elastic:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from operator import add, sub
 
@@ -28,18 +27,14 @@ class Ledger:
         self.changed: dict[int, Spread] = {}
         self.stopped: set[int] = set()
         # What runs is ranked in the line of the team on whose quota it stands; only queued jobs can be lifted above it.
-        self.line = use_now(problem.shape, problem.occupancy)
-        self.claim = use_now(problem.shape, problem.occupancy)
+        self.line = use_now(problem.occupancy)
+        self.claim = use_now(problem.occupancy)
         self._lines: dict[int, Line] = {}
         self._rows: dict[int, list[int]] = {}
         self.version = [0] * problem.shape[0]
         self._leaning: dict[int, dict[tuple[int, bool], tuple[Item, ...]]] = {}
         self.held = [ceiling.held for ceiling in problem.ceilings]
         self._hold_arrays: dict[str, tuple[Ints, Ints]] = {}
-        self._ceilings_of: dict[int, list[int]] = defaultdict(list)
-        for index, ceiling in enumerate(problem.ceilings):
-            for j in ceiling.jobs:
-                self._ceilings_of[j].append(index)
         self.granted = [self._granted(index) for index in range(len(problem.domain_holds))]
 
     def _granted(self, index: int) -> int:
@@ -85,7 +80,7 @@ class Ledger:
 
     def blocked_by(self, job: RoundJob, more: int, gpu_type: int) -> int | None:
         """Return the index of a ceiling that `more` GPUs of the job would exceed, None where none would be."""
-        for index in self._ceilings_of.get(job.index, ()):
+        for index in self.problem.ceilings_of[job.index]:
             item = self.problem.ceilings[index].item
             if item.what is What.GPUS:
                 gain = more if item.gpu_type in (None, gpu_type) else 0
@@ -217,7 +212,7 @@ class Ledger:
             use.book(team, job, has, gpu_type)
         self._rows.pop(job.line_team, None)
         self.version[job.line_team] += 1
-        for index in self._ceilings_of.get(job.index, ()):
+        for index in self.problem.ceilings_of[job.index]:
             item = self.problem.ceilings[index].item
             self.held[index] += amount_of(self.problem, job, after, item) - amount_of(self.problem, job, before, item)
         for index, hold in enumerate(self.problem.domain_holds):

@@ -93,11 +93,10 @@ class Supply:
 
     def _rows(self, rows: Ints) -> Ints:
         """Return the rank that each running job's stop would cost, (F,): the last one of its team and priority."""
-        running, priorities = self.problem.running, len(self.problem.priorities)
+        priorities = len(self.problem.priorities)
         low = rows.reshape(len(rows), 2, TIERS, priorities)[:, 0]
         last = TIERS - 1 - np.argmax(low[:, ::-1] > 0, axis=1)
-        line = np.array([job.line_team for job in running], dtype=np.int64)
-        found: Ints = last[line, self.victims.priority] * priorities + self.victims.priority
+        found: Ints = last[self.problem.occupancy.team, self.victims.priority] * priorities + self.victims.priority
         return found
 
     def _prices(self) -> Ints:

@@ -16,17 +16,16 @@ class Victims:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        running = problem.running
-        occupancy = problem.occupancy
-        self.stoppable = np.array([job.stoppable and job.size_now > 0 for job in running], dtype=bool)
-        self.team = np.array([job.team for job in running], dtype=np.int64)
+        occupancy, takeable = problem.occupancy, problem.takeable
+        self.stoppable = occupancy.stoppable & (occupancy.size > 0)
+        self.team = occupancy.real_team
         self.priority = occupancy.priority
-        self.inside_quota = np.array([each.inside_quota for each in problem.takeable], dtype=bool)
+        self.inside_quota = takeable.inside_quota
         # By part: what a stop gives, and what a shrink gives.
-        self.above_quota = np.array([each.above_quota for each in problem.takeable], dtype=bool).reshape(-1, 2).T
-        self.above_fair = np.array([each.above_entitlement for each in problem.takeable], dtype=bool).reshape(-1, 2).T
-        self.shrinkable = np.array([job.resizable and job.job.preemptible for job in running], dtype=bool)
-        self.cost = np.array([job.costs.stop for job in running], dtype=np.int64)
+        self.above_quota = takeable.above_quota
+        self.above_fair = takeable.above_entitlement
+        self.shrinkable = occupancy.resizable & occupancy.preemptible
+        self.cost = occupancy.stop_gpu_s
         self.size = occupancy.size.copy()
         self.pair_job, self.pair_node = occupancy.pair_job, occupancy.pair_node
         self.pair_gpus = occupancy.pair_gpus
@@ -72,7 +71,7 @@ class Victims:
     def on_node(self) -> dict[int, list[tuple[int, int]]]:
         """(job, GPUs) of every running job by node."""
         found: dict[int, list[tuple[int, int]]] = {}
-        for job in self.problem.running:
-            for n, count in job.spread_now:
-                found.setdefault(n, []).append((job.index, count))
+        pairs = (self.pair_node.tolist(), self.pair_job.tolist(), self.pair_gpus.tolist())
+        for n, j, count in zip(*pairs, strict=True):
+            found.setdefault(n, []).append((j, count))
         return found

@@ -26,7 +26,7 @@ def test_the_use_of_what_runs_is_the_sum_over_the_running_jobs(seed):
     problem = build_problem(small_round(seed))
     jobs = [(job.line_team, job, job.size_now, gpu_type_of(problem, job.spread_now)) for job in problem.running]
     assert problem.running
-    assert same_use(use_now(problem.shape, problem.occupancy), use_of(problem.shape, jobs))
+    assert same_use(use_now(problem.occupancy), use_of(problem.shape, jobs))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -42,7 +42,7 @@ def test_the_use_after_a_plan_is_the_sum_over_all_that_runs_then(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_line_in_plain_numbers_gives_the_rows_of_the_arrays(seed):
     problem = build_problem(small_round(seed))
-    held = use_now(problem.shape, problem.occupancy).gpus
+    held = use_now(problem.occupancy).gpus
     teams = np.arange(len(problem.team_names))
     rows = rows_by_team(problem.lines, held, teams, problem.deadline_team)
     for team in teams.tolist():

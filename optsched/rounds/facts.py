@@ -1,0 +1,328 @@
+"""What jobs are whatever the instant: a row of numbers for each, kept from one round to the next.
+
+A round has thousands of jobs, and between two rounds a few of them change. What can be said of a job from its request
+and its placement alone is worked out when the job is first seen, and again when it is another object: jobs are values,
+so the same object says the same. What the instant, the queue or the other jobs decide is not in here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from optsched.policy.victims import grace_s, saves_on_signal
+from optsched.rounds.build_nodes import Hardware, build_nodes, hardware_of, per_gpu_u
+from optsched.rounds.problem import Flags, Ints, Nodes, Reals, Spread
+from optsched.rounds.score import placement_losses
+from optsched.rounds.shapes import Form, Shapes, sizes_of
+from optsched.topology.tree import Tree
+from optsched.values.cluster import Node
+from optsched.values.ids import JobId
+from optsched.values.job import Job, JobState, gpus_on
+from optsched.values.profile import Profile
+from optsched.values.snapshot import Snapshot
+from optsched.values.team import Team
+
+
+class Row(NamedTuple):
+    """Whole numbers of some jobs, one array each; of one job while it is worked out.
+
+    `priority` is the job's own with its team's ceiling applied, not an index. `size` and `nodes` count what a running
+    job holds. `gpu_type` is that of its first node, of a queued job the one that it wants. `line` are the GPUs that it
+    takes of its team's line, `demand` those that its team asks for with it: 0 where it could not run. `minimum` is its
+    smallest size. `loss` is the placement loss of a running job. Flags are 0 or 1: `reports` checkpoints and its start.
+    """
+
+    team: Ints
+    priority: Ints
+    cpus_u: Ints
+    memory_u: Ints
+    size: Ints
+    nodes: Ints
+    preemptible: Ints
+    on_signal: Ints
+    reports: Ints
+    deadline: Ints
+    gpu_type: Ints
+    line: Ints
+    demand: Ints
+    minimum: Ints
+    elastic: Ints
+    loss: Ints
+
+
+FIRST_OF_SHAPE = Row._fields.index("gpu_type")
+"""From this column on a row says what depends on the nodes that take new work."""
+
+
+class Times(NamedTuple):
+    """Real numbers of some jobs: instants (NaN where there is none), seconds, totals of CPUs and GB, GPUs.
+
+    `ends_at` is the start plus the estimate; `saved_at` the last checkpoint; `checkpoint_s` is 0 unless the job saves
+    its work when it is told to stop.
+    """
+
+    submitted_at: Reals
+    started_at: Reals
+    ends_at: Reals
+    saved_at: Reals
+    checkpoint_s: Reals
+    restart_s: Reals
+    grace_s: Reals
+    preemptions: Reals
+    cpus: Reals
+    memory_gb: Reals
+    gpus: Reals
+
+
+class Fact:
+    """One job, where it is, and the number of its row; `form` holds as long as `shapes` do."""
+
+    __slots__ = ("form", "job", "shapes", "slot", "spread")
+
+    def __init__(self, job: Job, spread: Spread, slot: int) -> None:
+        self.job, self.spread, self.slot = job, spread, slot
+        self.form: Form | None = None
+        self.shapes: Shapes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The jobs of a round, first those that run, then those that wait, in the snapshot's order; rows likewise.
+
+    Pairs of a running job and a node are as in `Occupancy`.
+    """
+
+    hardware: Hardware
+    nodes: Nodes
+    shapes: Shapes
+    facts: Sequence[Fact]
+    running: int
+    rows: Row
+    times: Times
+    pair_job: Ints
+    pair_node: Ints
+    pair_gpus: Ints
+
+    def in_order(self, along: Ints) -> Listed:
+        """Return the same with the jobs in another order of those that wait; `along` are their positions now."""
+        facts = [self.facts[j] for j in along.tolist()]
+        rows = Row(*(column[along] for column in self.rows))
+        times = Times(*(column[along] for column in self.times))
+        return dataclasses.replace(self, facts=facts, rows=rows, times=times)
+
+
+class Facts:
+    """Rows of jobs by id, for rounds one after the other; a pure memory: a round comes out the same without it."""
+
+    def __init__(self) -> None:
+        self._around: tuple[Tree, tuple[Node, ...], tuple[Team, ...], Profile] | None = None
+        self._clear()
+
+    def _clear(self) -> None:
+        self._known: dict[JobId, Fact] = {}
+        self._free: list[int] = []
+        self._rows = np.zeros((len(Row._fields), 0), dtype=np.int64)
+        self._times = np.zeros((len(Times._fields), 0), dtype=np.float64)
+        self._shapes: Shapes | None = None
+        self._hardware: Hardware | None = None
+
+    def of(self, snapshot: Snapshot, tree: Tree) -> Listed:
+        """Return what is known of the jobs of a snapshot, having worked out what was not."""
+        # What is left of an hour's preemptions changes from round to round, and no row depends on it.
+        profile = snapshot.profile
+        if profile.max_stopped_gpus_per_h is not None:
+            profile = dataclasses.replace(profile, max_stopped_gpus_per_h=None)
+        around = (tree, snapshot.cluster.nodes, snapshot.teams, profile)
+        before = self._around
+        if before is None or before[0] is not tree or before[1:] != around[1:] or self._hardware is None:
+            self._clear()
+            self._hardware = hardware_of(snapshot.cluster.nodes)
+        self._around = around
+        facts, running = self._listed(snapshot, tree, profile)
+        slots = np.array([fact.slot for fact in facts], dtype=np.int64)
+        pairs = _pairs(facts[:running])
+        nodes = self._nodes(snapshot, tree, self._hardware, slots[:running], pairs)
+        shapes = self._shapes
+        if shapes is None or not np.array_equal(shapes.nodes.taking, nodes.taking):
+            shapes = self._shapes = Shapes(snapshot.cluster.nodes, profile, tree, nodes, self._hardware.gpu_types)
+        self._fill_shapes([fact for fact in facts if fact.shapes is not shapes], shapes, tree, profile)
+        return Listed(
+            self._hardware,
+            nodes,
+            shapes,
+            facts,
+            running,
+            Row(*self._rows[:, slots]),
+            Times(*self._times[:, slots]),
+            *pairs,
+        )
+
+    def _listed(self, snapshot: Snapshot, tree: Tree, profile: Profile) -> tuple[list[Fact], int]:
+        """Return the facts of the jobs, those that run first, and how many run."""
+        known = self._known
+        running: list[Fact] = []
+        queued: list[Fact] = []
+        new: list[Fact] = []
+        for job in snapshot.jobs:
+            fact = known.get(job.id)
+            if fact is None or fact.job is not job:
+                fact = self._new(job, fact, tree)
+                new.append(fact)
+            (running if job.state is JobState.RUNNING else queued).append(fact)
+        if new:
+            self._fill(new, snapshot.teams, profile)
+        if len(known) > 2 * len(snapshot.jobs) + 64:
+            self._forget({job.id for job in snapshot.jobs})
+        return running + queued, len(running)
+
+    def _new(self, job: Job, old: Fact | None, tree: Tree) -> Fact:
+        """Return the fact of a job that was not known as it is, with a row that is still to be filled."""
+        slot = old.slot if old is not None else self._free.pop() if self._free else len(self._known)
+        spread: Spread = ()
+        if job.state is JobState.RUNNING:
+            index = tree.node_index
+            held = [(index[node], count) for node, on in job.placement.items() if (count := gpus_on(on))]
+            spread = tuple(sorted(held))
+        fact = self._known[job.id] = Fact(job, spread, slot)
+        return fact
+
+    def _forget(self, left: set[JobId]) -> None:
+        """Forget the jobs that are gone."""
+        for name in [name for name in self._known if name not in left]:
+            self._free.append(self._known.pop(name).slot)
+
+    def _fill(self, new: Sequence[Fact], teams: Sequence[Team], profile: Profile) -> None:
+        """Fill what rows say whatever the nodes are."""
+        last = max(fact.slot for fact in new)
+        if last >= self._rows.shape[1]:
+            more = max(64, 2 * (last + 1)) - self._rows.shape[1]
+            self._rows = np.pad(self._rows, ((0, 0), (0, more)))
+            self._times = np.pad(self._times, ((0, 0), (0, more)))
+        slots = [fact.slot for fact in new]
+        index = {team.id: t for t, team in enumerate(teams)}
+        ceilings = priority_ceilings(teams)
+        rows, times = [], []
+        for fact in new:
+            job, size = fact.job, sum(count for _, count in fact.spread)
+            highest = ceilings[job.team]
+            rows.append(
+                (
+                    index[job.team],
+                    job.priority if highest is None else min(job.priority, highest),
+                    per_gpu_u(job.cpus, job.gpus),
+                    per_gpu_u(job.memory_gb, job.gpus),
+                    size,
+                    len(fact.spread),
+                    job.preemptible,
+                    saves_on_signal(job, profile),
+                    job.last_checkpoint_at is not None and job.started_at is not None,
+                    job.start_deadline_at is not None,
+                )
+            )
+            times.append(_times(job, profile))
+        self._rows[:FIRST_OF_SHAPE, slots] = np.array(rows, dtype=np.int64).T
+        self._times[:, slots] = np.array(times, dtype=np.float64).T
+
+    def _nodes(
+        self, snapshot: Snapshot, tree: Tree, hardware: Hardware, slots: Ints, pairs: tuple[Ints, Ints, Ints]
+    ) -> Nodes:
+        """Return the arrays over nodes, with what runs taken off."""
+        job, node, gpus = pairs
+        side = self._rows[[Row._fields.index("cpus_u"), Row._fields.index("memory_u")]][:, slots]
+        count = len(hardware.capacity)
+        booked = tuple(np.zeros(count, dtype=np.int64) for _ in range(3))
+        for total, amount in zip(booked, (gpus, gpus * side[0][job], gpus * side[1][job]), strict=True):
+            np.add.at(total, node, amount)
+        return build_nodes(snapshot, hardware, tree.node_index, (booked[0], booked[1], booked[2]))
+
+    def _fill_shapes(self, new: Sequence[Fact], shapes: Shapes, tree: Tree, profile: Profile) -> None:
+        """Fill what rows say that depends on which nodes take new work."""
+        if not new:
+            return
+        types = shapes.nodes.gpu_type.tolist()
+        forms = [(fact, shapes.form(fact.job)) for fact in new]
+        losses = placement_losses(
+            _Ground(tree, shapes.nodes, round(profile.horizon_s), profile),
+            [(form, fact.spread) for fact, form in forms],
+        )
+        rows = []
+        for (fact, form), loss in zip(forms, losses, strict=True):
+            job, size = fact.job, sum(count for _, count in fact.spread)
+            fact.form, fact.shapes = form, shapes
+            sizes = sizes_of(job, form, size)
+            if job.state is JobState.RUNNING:
+                gpu_type = types[fact.spread[0][0]] if fact.spread else 0
+                line, demand = min(size, job.min_gpus), max(size, job.max_gpus) if fact.spread else 0
+            else:
+                gpu_type, demand = shapes.wanted(job, form)
+                line = job.min_gpus if demand else 0
+            rows.append((gpu_type, line, demand, sizes[0], len(sizes) > 1, loss))
+        self._rows[FIRST_OF_SHAPE:, [fact.slot for fact in new]] = np.array(rows, dtype=np.int64).T
+
+
+@dataclass(frozen=True, slots=True)
+class _Ground:
+    """What the loss of a placement depends on but for the job."""
+
+    tree: Tree
+    nodes: Nodes
+    horizon_s: int
+    profile: Profile
+
+
+def _times(job: Job, profile: Profile) -> tuple[float, ...]:
+    none = np.nan
+    started, estimate, saved = job.started_at, job.estimated_runtime_s, job.last_checkpoint_at
+    return (
+        job.submitted_at,
+        none if started is None else started,
+        none if started is None or estimate is None else started + estimate,
+        none if saved is None else saved,
+        job.checkpoint.cost_s if saves_on_signal(job, profile) else 0.0,
+        job.checkpoint.restart_s,
+        grace_s(job, profile),
+        job.preemptions,
+        job.cpus,
+        job.memory_gb,
+        job.gpus,
+    )
+
+
+def _pairs(running: Sequence[Fact]) -> tuple[Ints, Ints, Ints]:
+    """Return the pairs of a running job and a node as jobs, nodes and GPUs."""
+    spreads = [fact.spread for fact in running]
+    flat: Iterable[int] = chain.from_iterable(chain.from_iterable(spreads))
+    node, gpus = np.fromiter(flat, dtype=np.int64).reshape(-1, 2).T.copy()
+    width = np.fromiter(map(len, spreads), dtype=np.int64, count=len(spreads))
+    return np.repeat(np.arange(len(spreads), dtype=np.int64), width), node, gpus
+
+
+def priority_ceilings(teams: Sequence[Team]) -> dict[str, int | None]:
+    """Return the largest priority that each team's jobs may use: its own ceiling and those of the teams above it."""
+    by_id = {team.id: team for team in teams}
+    found: dict[str, int | None] = {}
+    for team in teams:
+        known: list[int] = []
+        above: Team | None = team
+        while above is not None:
+            if above.max_priority is not None:
+                known.append(above.max_priority)
+            above = None if above.parent is None else by_id[above.parent]
+        found[str(team.id)] = min(known, default=None)
+    return found
+
+
+def estimated_ends(times: Times, now: float) -> Reals:
+    """Return when each running job is estimated to end, infinity without an estimate or past it."""
+    return np.where(times.ends_at > now, times.ends_at, np.inf)
+
+
+def flags(column: Ints) -> Flags:
+    """Return a column of 0 and 1 as flags."""
+    return column.astype(bool)
