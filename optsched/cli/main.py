@@ -20,6 +20,7 @@ from optsched.cli import (
     plan,
     profile,
     replay,
+    report,
     serve,
     simulate,
     topology,
@@ -70,7 +71,7 @@ def parser() -> Parser:
     built = Parser(prog="optsched", description=DESCRIPTION, epilog=EPILOG)
     built.add_argument("--version", action="version", version=f"optsched {optsched.__version__}")
     commands = built.add_subparsers(metavar="COMMAND", dest="command", required=True, parser_class=Parser)
-    first = (plan, explain, replay, simulate, trace, topology, profile)
+    first = (plan, explain, replay, simulate, report, trace, topology, profile)
     for group in (*first, checkpoint_interval, serve, agent, demo):
         group.add(commands)
     return built

@@ -97,6 +97,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     group.add_argument("--sample", metavar="T", type=_span, default=3600.0, help="between samples (default 1h)")
     group.add_argument("--map-at", metavar="T", type=_span, action="append", default=[], help="keep a map of the nodes")
     group.add_argument("--gantt", metavar="GPUS", type=_processes, default=256, help="gangs to follow (default 256)")
+    parser.add_argument("--html", metavar="PATH", help="write an HTML page with plots there as well")
     add_format(parser)
     parser.set_defaults(run=run)
 
@@ -150,6 +151,11 @@ def run(args: argparse.Namespace) -> int:
         else:
             results = simulate_all(tasks, args.jobs, clock, report)
     found = Comparison(tuple(results))
+    if args.html is not None:
+        from optsched.cli.html.page import comparison_to_html
+        from optsched.cli.report import write_page
+
+        write_page(comparison_to_html(found), args.html, "--html")
     if args.format == "json":
         say(to_json(found))
     else:
