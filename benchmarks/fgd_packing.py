@@ -10,10 +10,11 @@ pod that finds no room is gone. Counted is the share of 6,212 GPUs that is alloc
 How the model takes it: it books whole GPUs of a node, and pods ask for shares of one. So a machine is a node here, with
 100 units for each of its GPUs, and its CPUs and memory. The planner says which machine; which GPU of it a share gets,
 this script says: the one with the least room that suffices. A round holds either pods of whole GPUs, to which only
-wholly free GPUs are shown, or shares, to which the GPU with most room is shown, so that what is planned always fits.
-Shares are hundredths, rounded up. Pods of a batch are planned together, the whole ones first, so that their order
-holds up to a batch. Pods without a GPU are no jobs in this model: this script puts them on machines by best fit, and
-they take CPUs and memory there; in the published results they are scheduled like the others.
+wholly free GPUs are shown, or shares, to which the GPU with most room is shown, so that what is planned always fits;
+those that find no room are planned again until a round places none. Shares are hundredths, rounded up. Pods of a batch
+are planned together, the whole ones first, so that their order holds up to a batch. Pods without a GPU are no jobs in
+this model: this script puts them on machines by best fit, and they take CPUs and memory there; in the published results
+they are scheduled like the others.
 
 To tell what the harness is worth, two of the published policies are run in it as well (--solver none): Random and a
 best fit, pod by pod. They come within two points of the published figures: no smaller difference means anything.
@@ -195,25 +196,31 @@ class Engine:
         self.options = options
 
     def place(self, pods: Sequence[Pod]) -> list[bool]:
-        """Plan a batch in two rounds; return which pods were placed."""
+        """Plan a batch, kind by kind, until a round places nothing more; return which pods were placed."""
         placed = [not pod.units and self.room.place(pod) for pod in pods]
         for whole in (True, False):
-            jobs = [_job(index, pod) for index, pod in enumerate(pods) if pod.units and _whole(pod) == whole]
-            if not jobs:
-                continue
-            snapshot = Snapshot(
-                now=0.0,
-                profile=self.profile,
-                cluster=self.cluster,
-                teams=(Team(TEAM),),
-                jobs=tuple(jobs),
-                carried=Carried(occupied=self._occupied(whole)),
-            )
-            for start in plan_round(snapshot, self.options, StoppedClock(), tree=self.tree).starts:
-                index, (node,) = int(start.job), tuple(start.placement)
-                placed[index] = self.room.book(pods[index], int(node[1:]))
-                assert placed[index], "what is planned fits"
+            left = [index for index, pod in enumerate(pods) if pod.units and _whole(pod) == whole]
+            while left and self._round(pods, left, whole, placed):
+                left = [index for index in left if not placed[index]]
         return placed
+
+    def _round(self, pods: Sequence[Pod], left: Sequence[int], whole: bool, placed: list[bool]) -> int:
+        """Plan one round; return how many pods it placed."""
+        jobs = [_job(index, pods[index]) for index in left]
+        snapshot = Snapshot(
+            now=0.0,
+            profile=self.profile,
+            cluster=self.cluster,
+            teams=(Team(TEAM),),
+            jobs=tuple(jobs),
+            carried=Carried(occupied=self._occupied(whole)),
+        )
+        starts = plan_round(snapshot, self.options, StoppedClock(), tree=self.tree).starts
+        for start in starts:
+            index, (node,) = int(start.job), tuple(start.placement)
+            placed[index] = self.room.book(pods[index], int(node[1:]))
+            assert placed[index], "what is planned fits"
+        return len(starts)
 
     def _occupied(self, whole: bool) -> tuple[Occupied, ...]:
         """Return what is taken: for whole GPUs all but the empty ones, for shares all but the one with most room."""
