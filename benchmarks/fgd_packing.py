@@ -295,7 +295,8 @@ def line(name: str, runs: Sequence[dict[int, float]]) -> str:
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--seeds", type=int, default=10, help="how many")
+    parser.add_argument("--from-seed", type=int, default=0)
     parser.add_argument(
         "--solver", choices=("greedy", "coarse", "none"), default="greedy", help="none: only the simple ones"
     )
@@ -305,7 +306,7 @@ def main(arguments: Sequence[str]) -> None:
     args = parser.parse_args(arguments)
     pods, machines = read_pods(args.folder), read_machines(args.folder)
     results: dict[str, list[dict[int, float]]] = {}
-    for seed in range(args.seeds):
+    for seed in range(args.from_seed, args.from_seed + args.seeds):
         order = arrivals(pods, machines.gpus, seed)
         if args.solver == "none":
             for name, random in (("Random, pod by pod", True), ("best fit, pod by pod", False)):

@@ -8,14 +8,14 @@ from __future__ import annotations
 _LIGHT = """
 --paper:#fff;--ink:#1c1e21;--faint:#5d6570;--line:#e2e5e9;--card:#f7f8fa;
 --tier-g:#1b6ca8;--tier-f:#4fa3d9;--tier-o:#b9dcf2;--held:#f0c75e;--draining:#d9822b;--down:#8c2f39;--off:#b5a6c9;
---queued:#1c1e21;--promise:#c2185b;--stop:#c62828;--h0:#e9ecf0;--h1:#cfe3f2;--h2:#93c3e6;--h3:#4d93c9;--h4:#145a92;
+--queued:#1c1e21;--promise:#c2185b;--stop:#c62828;--h0:#dde2e8;--h1:#cfe3f2;--h2:#93c3e6;--h3:#4d93c9;--h4:#145a92;
 --s0:#145a92;--s1:#2a9d8f;--s2:#8ab446;--s3:#e0a526;--s4:#d9692b;--s5:#a23b52;
 --p0:#145a92;--p1:#d9692b;--p2:#2a8f5b;--p3:#a23b8a;--p4:#8a6d1d;--p5:#4b4fb5;--p6:#2a9db0;--p7:#7a7f87;
 """
 _DARK = """
 --paper:#14171b;--ink:#e7eaee;--faint:#9aa4b0;--line:#2c323a;--card:#1b1f25;
 --tier-g:#5fb0ea;--tier-f:#2f7fb8;--tier-o:#1f4f74;--held:#d8ad3c;--draining:#d9822b;--down:#d0616c;--off:#7d6c98;
---queued:#f2f4f7;--promise:#ff6fa5;--stop:#ff6b6b;--h0:#262c34;--h1:#1d4568;--h2:#27699f;--h3:#4a9ad6;--h4:#9fd4fb;
+--queued:#f2f4f7;--promise:#ff6fa5;--stop:#ff6b6b;--h0:#353d48;--h1:#1d4568;--h2:#27699f;--h3:#4a9ad6;--h4:#9fd4fb;
 --s0:#5fb0ea;--s1:#3cbcae;--s2:#a5cf5c;--s3:#f0bd4a;--s4:#f08a4b;--s5:#e0728c;
 --p0:#5fb0ea;--p1:#f08a4b;--p2:#4fc98a;--p3:#e07bc6;--p4:#d8b64a;--p5:#9a9df5;--p6:#4cc6da;--p7:#a9b0b9;
 """
@@ -49,7 +49,7 @@ STYLE = (
     ".legend .queued-line{height:0;border-top:2px solid var(--queued);border-radius:0}"
     ".legend .stopped{width:3px;background:var(--stop)}.legend .promise{transform:rotate(45deg) scale(.7)}"
     ".wide{overflow-x:auto;border:1px solid var(--line);border-radius:8px}"
-    "table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:14px}"
+    "table{border-collapse:separate;border-spacing:0;width:100%;font-variant-numeric:tabular-nums;font-size:14px}"
     "th,td{padding:4px 10px;text-align:right;white-space:nowrap;border-top:1px solid var(--line)}"
     "thead th{border-top:0;background:var(--card)}tbody th{text-align:left;font-weight:400;position:sticky;left:0;"
     "background:var(--paper)}tbody th.sub{padding-left:24px;color:var(--faint)}"
