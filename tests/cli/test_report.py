@@ -158,6 +158,17 @@ def test_cells_of_the_map_are_as_full_as_the_nodes() -> None:
     assert cells == {"down": 1, "off": 1, "h0": 3, "h2": 2, "h3": 1}
 
 
+def test_nodes_in_no_domain_are_drawn_too() -> None:
+    """Real fabrics are ragged: one node is in a block but in no rack, one in nothing at all."""
+    whole = result(nodes=8)
+    places = list(whole.nodes)
+    places[3], places[4] = NodePlace("n3", 8, {"block": "b0"}), NodePlace("n4", 8, {})
+    text = page(replace(whole, nodes=tuple(places)))
+    tags(text)
+    first = text[text.index('class="map map0"') : text.index('class="map map1"')]
+    assert sum(len(re.findall("M", path)) for path in re.findall(r'<path d="([^"]*)"', first)) == 8
+
+
 def test_what_is_missing_is_said() -> None:
     bare = replace(result(), gangs=(), maps=(), series=Series())
     text = page(bare)

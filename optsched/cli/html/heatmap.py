@@ -41,7 +41,7 @@ def heatmap(result: Result, found: NodeMap) -> str:
     """Return the picture of one instant: a line or more for each widest domain, racks with gaps between."""
     nodes = result.nodes
     cell = next(size for most, size in _SIZES if len(nodes) <= most)
-    order = sorted(range(len(nodes)), key=lambda index: (*_path(nodes[index]), index))
+    order = sorted(range(len(nodes)), key=lambda index: (_path(nodes[index]), index))
     pen = _Pen(cell)
     outer, inner = None, None
     for position, index in enumerate(order):
