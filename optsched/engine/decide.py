@@ -11,7 +11,6 @@ from optsched.engine.kept import kept_back
 from optsched.engine.leaving import leavers, moved_off, without_them
 from optsched.engine.patience import without_delays
 from optsched.engine.places import barred_nodes, claimed, held_for_others, lies_as_required, pick, stand_in, suits
-from optsched.engine.planning import RoundPlanner
 from optsched.engine.seen import each_of
 from optsched.engine.state import JobRecord, State
 from optsched.engine.view import Viewer
@@ -25,14 +24,18 @@ PART_ROWS = 500
 """Rows about who waits that are taken in at once, in a few milliseconds."""
 
 Planner = Callable[[Snapshot], Plan]
-"""What plans a round: the same snapshots in the same order give the same plans."""
+"""What plans a round: the same snapshots in the same order give the same plans.
+
+One that has a `viewer` has what is looked at from round to round remembered in it.
+"""
 
 
 def decide(state: State, planner: Planner) -> Decided | None:
     """Return the next decision, None where nothing can have become possible since the last one, or starts pause."""
     if not state.due or state.paused:
         return None
-    viewer = planner.viewer if isinstance(planner, RoundPlanner) else Viewer()
+    known = getattr(planner, "viewer", None)
+    viewer = known if isinstance(known, Viewer) else Viewer()
     parts = viewer.seen.jobs(state.jobs, state.profile)
     repaired = _repair(state, list(each_of(parts, lambda part: part.resting)))
     if repaired is not None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from optsched.clock import Clock
 from optsched.engine.view import Viewer
-from optsched.planner.memory import Memory
+from optsched.planner.memory import Memory, remembered
 from optsched.planner.plan import PlanOptions, plan_next
 from optsched.values.plan import Plan
 from optsched.values.snapshot import Snapshot
@@ -20,9 +22,21 @@ class RoundPlanner:
         self._options = options
         self._clock = clock
         self._memory: Memory | None = None
+        self._went_on_from: int | None = None
         self.viewer = Viewer()
+
+    @property
+    def turn(self) -> int | None:
+        """Which way of placing is to be tried next; None before the first round. All that a successor must know."""
+        return self._went_on_from if self._memory is None else self._memory.turn
+
+    def go_on(self, turn: int | None) -> None:
+        """Go on where another planner stood, with what it told as its `turn`."""
+        self._memory, self._went_on_from = None, turn
 
     def __call__(self, snapshot: Snapshot) -> Plan:
         """Return the plan of a snapshot."""
+        if self._memory is None and self._went_on_from is not None:
+            self._memory = replace(remembered(None, snapshot.cluster), turn=self._went_on_from)
         plan, self._memory = plan_next(snapshot, self._options, self._clock, self._memory)
         return plan

@@ -174,7 +174,7 @@ def _has_duty(record: JobRecord) -> bool:
     if record.state is not JobState.QUEUED:
         return True
     waits = record.not_before is not None or record.rest is not None or record.job.start_deadline_at is not None
-    return waits or record.launch is not None or record.stop is not None
+    return waits or bool(record.avoid) or record.launch is not None or record.stop is not None
 
 
 def next_wake(state: State, dutiful: Dutiful | None = None) -> float | None:
@@ -228,6 +228,7 @@ def _of_waiting(record: JobRecord, profile: Profile) -> Iterator[float]:
         yield record.not_before
     if record.rest is not None:
         yield record.rest.until
+    yield from record.avoid.values()
     deadline = record.job.start_deadline_at
     if deadline is not None:
         grace = grace_s(record.job, profile)

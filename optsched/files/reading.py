@@ -25,13 +25,19 @@ def refuse(file: str, wrong: str, allowed: str = _ALLOWED, line: int | None = No
 
 
 def read_text(path: str | os.PathLike[str]) -> tuple[str, str]:
-    """Return the text of a file and the name to call it by; "-" reads standard input.
+    """Return the text of a file and the name to call it by, as read_bytes does; not UTF-8 is a fault as well."""
+    raw, file = read_bytes(path)
+    return _decode(raw, file), file
+
+
+def read_bytes(path: str | os.PathLike[str]) -> tuple[bytes, str]:
+    """Return the bytes of a file and the name to call it by; "-" reads standard input.
 
     Gzip is told by content. Raises InputError with one fault where the file is missing, unreadable, a folder, larger
-    than MAX_BYTES unpacked, damaged, or not UTF-8.
+    than MAX_BYTES unpacked, or damaged.
     """
     if os.fspath(path) == "-":
-        return _decode(_unpack(_read(sys.stdin.buffer, "stdin"), "stdin"), "stdin"), "stdin"
+        return _unpack(_read(sys.stdin.buffer, "stdin"), "stdin"), "stdin"
     file = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in os.fspath(path))
     try:
         with Path(path).open("rb") as stream:
@@ -43,7 +49,7 @@ def read_text(path: str | os.PathLike[str]) -> tuple[str, str]:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise refuse(file, f"cannot be read: {reason}", "a file that may be read") from None
-    return _decode(_unpack(raw, file), file), file
+    return _unpack(raw, file), file
 
 
 def _read(stream: BinaryIO, file: str) -> bytes:

@@ -103,6 +103,12 @@ class Pass:
             grow(self.problem, self.ledger)
         return Assignment(dict(self.ledger.changed), frozenset(self.ledger.stopped))
 
+    def place(self, job: RoundJob) -> bool:
+        """Start one queued job if that can be done; return whether it was."""
+        if job.index not in self.ledger.changed and not self._start_in_free_room(job) and self.params.preempt:
+            self._start_over_victims(job)
+        return job.index in self.ledger.changed
+
     def _start_in_free_room(self, job: RoundJob) -> bool:
         shape = self._shape(job)
         if self._too_large.get(shape, UNLIMITED) <= job.minimum:
