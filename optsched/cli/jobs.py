@@ -69,11 +69,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run_jobs(args: argparse.Namespace) -> int:
     """List a page of jobs."""
     from optsched.client import JobFilter
-    from optsched.wire.v1 import types_pb2
 
     words = args.state or (() if args.all else LIVE)
     wanted = JobFilter(
-        states=[types_pb2.JobState.Value(f"JOB_STATE_{word.upper()}") for word in words],
+        states=[_state(word) for word in words],
         teams=args.team or (),
         users=args.user or (),
         node=args.node,
@@ -98,6 +97,13 @@ def run_jobs(args: argparse.Namespace) -> int:
     if page.next_page_token:
         tell(f"{len(page.jobs)} of {page.total:,} jobs; more: --page-token {page.next_page_token}")
     return 0
+
+
+def _state(word: str) -> t.JobState:
+    """Return the state that a word names."""
+    from optsched.wire.v1 import types_pb2
+
+    return types_pb2.JobState.Value(f"JOB_STATE_{word.upper()}")  # type: ignore[return-value]
 
 
 def run_job(args: argparse.Namespace) -> int:

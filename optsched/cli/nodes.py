@@ -69,14 +69,14 @@ def run_status(args: argparse.Namespace) -> int:
 
 def run_nodes(args: argparse.Namespace) -> int:
     """List a page of nodes, or those that are named."""
-    from optsched.wire.v1 import cluster_pb2, types_pb2
+    from optsched.wire.v1 import cluster_pb2
 
     with client_of(args) as client:
         if args.nodes:
             found = [client.node(name) for name in args.nodes]
             page = cluster_pb2.ListNodesResponse(nodes=found, total=len(found))
         else:
-            states = [types_pb2.NodeState.Value(f"NODE_STATE_{word.upper()}") for word in args.state or ()]
+            states = [_state(word) for word in args.state or ()]
             page = client.page_of_nodes(states, args.domain, args.limit, args.page_token)
         now = client.status().now_at
     if args.format == "json":
@@ -94,6 +94,13 @@ def run_nodes(args: argparse.Namespace) -> int:
     if page.next_page_token:
         tell(f"{len(page.nodes)} of {page.total:,} nodes; more: --page-token {page.next_page_token}")
     return 0
+
+
+def _state(word: str) -> t.NodeState:
+    """Return the state that a word names."""
+    from optsched.wire.v1 import types_pb2
+
+    return types_pb2.NodeState.Value(f"NODE_STATE_{word.upper()}")  # type: ignore[return-value]
 
 
 def run_change(args: argparse.Namespace) -> int:

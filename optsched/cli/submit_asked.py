@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import copy
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from optsched.cli.service import instant, pair, span, whole
@@ -201,9 +201,10 @@ def _of_file(document: Document) -> tuple[list[Plain], bool]:
         if not isinstance(rows, list) or not 1 <= len(rows) <= MAX_BATCH:
             scope.fault("is no list of jobs", f"a list of 1 to {MAX_BATCH:,} jobs", "jobs")
             report.raise_faults()
-    places: Sequence[tuple[Scope, object]] = (
-        [(scope, rows)] if single else [(scope.at("jobs", n), row) for n, row in enumerate(rows)]  # type: ignore[arg-type]
-    )
+    places: list[tuple[Scope, object]] = [(scope, rows)]
+    if not single:
+        assert isinstance(rows, list), "anything else was refused"
+        places = [(scope.at("jobs", number), row) for number, row in enumerate(rows)]
     found: list[Plain] = []
     for place, row in places:
         if validate(place, JobAsked, row) is not None:
