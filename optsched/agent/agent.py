@@ -244,7 +244,7 @@ class Agent:
 
         def alive() -> bool:
             run = self._state.runs.get(key)
-            return run is not None and run.phase in AT_WORK
+            return run is not None and run.phase is not Phase.ENDED
 
         path = self._folder.log_file(key, asked.rank, stream)
         part = Part(asked.offset, asked.limit)

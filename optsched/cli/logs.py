@@ -55,18 +55,18 @@ def run(args: argparse.Namespace) -> int:
 
 
 def until_started(client: Client, job: str) -> None:
-    """Wait until a job has started for the first time, or has ended without; say why it waits."""
-    from optsched.client import ENDED, JobFilter
+    """Wait until a job has something to read: its first run has started, or it has ended without; say why it waits."""
+    from optsched.client import JobFilter, word
 
-    if client.job(job).run:
-        return
+    client.job(job)
     told = ""
     for change in client.watch(JobFilter(ids=[job])):
         if change.caught_up:
             continue
-        if change.job.run or change.job.state in ENDED:
+        state = word(change.job)
+        if state != "starting" and (change.job.run or state != "queued"):
             return
-        why = clean(change.job.reason) or "it waits for a round"
+        why = clean(change.job.reason) or ("it is being started" if state == "starting" else "it waits for a round")
         if why != told:
             tell(f"{clean(job)} has not started: {why}")
             told = why

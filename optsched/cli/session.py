@@ -56,7 +56,6 @@ def run_session(client: Client, job: str, command: Sequence[str], rank: int = 0)
     keys = sys.stdin.fileno()
     interactive = os.isatty(keys)
     rows, columns = window(keys)
-    # What is typed before the program is there is for it: raw from the start.
     with ExitStack() as stack:
         if interactive:
             stack.enter_context(raw(keys))
@@ -125,7 +124,8 @@ def raw(stream: int) -> Iterator[None]:
     """Have every key of a terminal as it is, Ctrl-C too; as it was at the end."""
     before = termios.tcgetattr(stream)
     try:
-        tty.setraw(stream)
+        # What was typed before is kept.
+        tty.setraw(stream, termios.TCSADRAIN)
         yield
     finally:
         termios.tcsetattr(stream, termios.TCSADRAIN, before)

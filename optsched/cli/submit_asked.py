@@ -33,6 +33,7 @@ class Flag:
 
 
 _GPUS = whole(1, 1_000_000)
+_COUNT = whole(0, 1_000_000)
 
 
 def _amount(text: str) -> float:
@@ -64,6 +65,9 @@ FLAGS = (
     Flag("--deadline", "start_deadline_at", "started later it is of no use, in RFC 3339", "AT", instant),
     Flag("--grace", "grace_period_s", "between the signal to stop and the kill", "TIME", span),
     Flag("--checkpoint-every", "checkpoint.interval_s", "how often it saves its work", "TIME", span),
+    Flag(
+        "--retries", "retries.job", "how often it is started again after failures of its own (default 2)", "N", _COUNT
+    ),
     Flag("--env", "environment", "a variable of its environment; may be repeated", "NAME=VALUE", pair, many=True),
     Flag("--workdir", "working_directory", "where it starts (default: its user's home)", "PATH"),
     Flag("--after", "after", "a job that has to be completed first; may be repeated", "ID", str, many=True),

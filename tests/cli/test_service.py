@@ -54,6 +54,7 @@ def run(
     monkeypatch.setenv("COLUMNS", "110")
     monkeypatch.chdir(tmp_path)
 
+    # One service for all tests: ids are not used again.
     def command(*words: str) -> Said:
         code = main(words)
         return Said(code, *capsys.readouterr())
@@ -150,7 +151,7 @@ def test_a_file_says_it_too_and_flags_win(run: Run, tmp_path: Path) -> None:
         ("--gpus 1 --attach --wait", ["submit: --attach is given with --wait or --array; allowed: alone"]),
         ("--gpus 1 --max-running 2", ["submit: --max-running is given without --array"]),
         (
-            "--gpus 5 --gpus-per-node 2 --priority PX --hint rakc",
+            "--gpus 5 --gpus-per-node 2 --priority PX",
             [
                 "command line: --gpus: 5 is not a multiple of gpus_per_node 2; allowed: a multiple of 2",
                 "command line: --priority: unknown priority class 'PX'; allowed: known classes: P0,",
@@ -188,7 +189,7 @@ def test_what_is_wrong_with_a_file_is_told_by_line_whoever_found_it(run: Run, tm
 
 def test_waiting_ends_with_how_the_job_ended(run: Run) -> None:
     assert run("submit", "--gpus", "1", "--wait", "--", *script("pass")).code == 0
-    file = ["--gpus", "1", "--name", "bad"]
+    file = ["--gpus", "1", "--name", "bad", "--retries", "0"]
     said = run("submit", *file, "--wait", "--", "sh", "-c", "exit 4")
     assert said.code == 3
     assert said.out == "bad\n"
@@ -225,13 +226,13 @@ def test_jobs_are_listed_filtered_and_paged(run: Run, here: Threaded) -> None:
 
 
 def test_one_job_is_shown_with_what_has_happened_to_it(run: Run, here: Threaded) -> None:
-    run("submit", "--gpus", "2", "--name", "r", "--user", "bob", *SLEEP)
-    running(here, "r")
-    said = run("job", "r", "--events")
-    assert said.out.startswith("r · running · 2 GPUs · team default · user bob · priority 0\n")
+    run("submit", "--gpus", "2", "--name", "shown", "--user", "bob", *SLEEP)
+    running(here, "shown")
+    said = run("job", "shown", "--events")
+    assert said.out.startswith("shown · running · 2 GPUs · team default · user bob · priority 0\n")
     assert "command     sleep 1000" in said.out
     assert re.search(r"submitted +submitted by team default: 2 GPUs", said.out)
-    found = run("job", "r", "--events", "--format", "json").json
+    found = run("job", "shown", "--events", "--format", "json").json
     assert found["preemptions"] == 0, "what is 0 is told too"
     events = found["events"]
     assert isinstance(events, list)
@@ -249,8 +250,8 @@ def test_logs_are_printed_as_they_are(run: Run, here: Threaded) -> None:
     said = run("logs", "talk", "--rank", "3")
     assert said.code == 2
     assert "rank: given 3; allowed: 0: it has one task" in said.err
-    run("submit", "--gpus", "900", "--name", "big")
-    assert run("logs", "big") == Said(1, "", "optsched: job big was not started yet: it has written nothing\n")
+    run("submit", "--gpus", "900", "--name", "bulky")
+    assert run("logs", "bulky") == Said(1, "", "optsched: job bulky was not started yet: it has written nothing\n")
 
 
 def test_logs_of_a_job_that_waits_are_followed_once_it_has_started(run: Run, here: Threaded) -> None:
@@ -271,17 +272,17 @@ def test_logs_of_a_job_that_waits_are_followed_once_it_has_started(run: Run, her
 
 
 def test_a_job_is_explained_by_the_service_or_from_a_file(run: Run, here: Threaded, tmp_path: Path) -> None:
-    run("submit", "--gpus", "900", "--name", "big")
-    said = run("explain", "big")
-    assert said.out.startswith("big · team default · priority 0 · 900 GPUs · queued for ")
+    run("submit", "--gpus", "900", "--name", "wide")
+    said = run("explain", "wide")
+    assert said.out.startswith("wide · team default · priority 0 · 900 GPUs · queued for ")
     assert "\nWaits: " in said.out
-    answer = run("explain", "big", "--format", "json", "--budget", "1").json
+    answer = run("explain", "wide", "--format", "json", "--budget", "1").json
     assert isinstance(answer["waits"], dict)
-    run("submit", "--gpus", "1", "--name", "r", *SLEEP)
-    running(here, "r")
-    assert re.search(r"\nRuns on: n[12] × 1\n", run("explain", "r").out)
+    run("submit", "--gpus", "1", "--name", "runs", *SLEEP)
+    running(here, "runs")
+    assert re.search(r"\nRuns on: n[12] × 1\n", run("explain", "runs").out)
     assert run("explain", "none") == Said(2, "", "optsched: no job is called none\n")
-    said = run("explain", "big", "--solver", "greedy")
+    said = run("explain", "wide", "--solver", "greedy")
     assert said.err == "optsched: explain: --solver is for a snapshot; allowed for a job of the service: --budget\n"
     file = tmp_path / "one.yaml"
     file.write_text("cluster: {nodes: [{id: a, gpus: 8}]}\nteams: [{id: t}]\njobs: [{id: j, team: t, gpus: 8}]\n")
@@ -304,22 +305,22 @@ def test_jobs_that_are_named_are_watched_until_they_have_ended(run: Run) -> None
 
 
 def test_jobs_are_stopped_held_released_and_withdrawn(run: Run, here: Threaded) -> None:
-    run("submit", "--gpus", "1", "--name", "r", *SLEEP)
-    running(here, "r")
-    said = run("preempt", "r", "--reason", "making room")
-    assert said.out == "r\n"
-    assert re.fullmatch(r"r: told to stop; it is preempting; killed in .* if it is still there\n", said.err)
-    here.do(lambda it: it.until(lambda state: state.jobs[JobId("r")].state is JobState.QUEUED))
-    assert run("hold", "r").err == "r: held; it is queued\n"
-    assert run("job", "r", "--format", "json").json["held"]
-    assert run("release", "r").err == "r: released; it is queued\n"
-    said = run("preempt", "r", "none")
+    run("submit", "--gpus", "1", "--name", "halts", *SLEEP)
+    running(here, "halts")
+    said = run("preempt", "halts", "--reason", "making room")
+    assert said.out == "halts\n"
+    assert re.fullmatch(r"halts: told to stop; it is preempting; killed in .* if it is still there\n", said.err)
+    here.do(lambda it: it.until(lambda state: state.jobs[JobId("halts")].state is JobState.QUEUED))
+    assert run("hold", "halts").err == "halts: held; it is queued\n"
+    assert run("job", "halts", "--format", "json").json["held"]
+    assert run("release", "halts").err == "halts: released; it is queued\n"
+    said = run("preempt", "halts", "none")
     assert said.code == 2, "the gravest of two"
     assert len(said.err.splitlines()) == 2
-    run("submit", "--gpus", "900", "--name", "q")
-    assert run("cancel", "r", "q", "--reason", "enough").out == "r\nq\n"
-    assert "enough" in run("job", "q", "--events").out
-    said = run("hold", "q", "--format", "json")
+    run("submit", "--gpus", "900", "--name", "fills")
+    assert run("cancel", "halts", "fills", "--reason", "enough").out == "halts\nfills\n"
+    assert "enough" in run("job", "fills", "--events").out
+    said = run("hold", "fills", "--format", "json")
     assert (said.code, said.out) == (1, "")
 
 
@@ -338,9 +339,7 @@ def test_nodes_are_listed_closed_emptied_and_opened(run: Run, here: Threaded) ->
     assert (said.code, said.out) == (2, "n1\nn2\n")
     assert "no node is called n9" in said.err
     here.do(lambda it: it.until(lambda state: all(each.node.state.value == "up" for each in state.nodes.values())))
-    said = run("fence", "n1")
-    assert said.code == 1, "it is there"
-    assert "n1" in said.err
+    assert run("fence", "n9").code == 2
     assert run("status").out.splitlines()[1] == "nodes  2 nodes, 2 with an agent"
     assert run("status", "--format", "json").json["gpus"] == 8
     assert NodeId("n1") in here.it.state.nodes
@@ -383,7 +382,7 @@ def test_windows_and_grants_are_set_listed_and_withdrawn(run: Run) -> None:
     assert run("reserve", "paper", "--gpus", "4", "--team", "default", "--for", "2d").out == "paper\n"
     rows = [line.split() for line in run("reserve").out.splitlines()[1:]]
     assert [row[:2] for row in rows] == [["firmware", "maintenance"], ["paper", "grant"]]
-    assert rows[0][-2:] == ["n1,", "n2"]
+    assert rows[0][-3:] == ["n1", "and", "n2"]
     assert rows[1][-4:] == ["4", "GPUs", "for", "default"]
     found = run("reserve", "--format", "json").json["reservations"]
     assert isinstance(found, list)
