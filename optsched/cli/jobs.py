@@ -48,6 +48,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("job", metavar="ID", help="the job's id")
     parser.add_argument("--events", action="store_true", help="also what has happened to it, the newest 100")
     parser.add_argument("--wait", action="store_true", help="wait until it has ended; exit code 3 unless it went well")
+    parser.add_argument("--wait-running", action="store_true", help="wait until it runs; exit code 3 if it has ended")
     add_service(parser)
     parser.set_defaults(run=run_job)
 
@@ -111,9 +112,9 @@ def run_job(args: argparse.Namespace) -> int:
     from optsched.client import word
 
     with client_of(args) as client:
-        job = client.wait(args.job) if args.wait else client.job(args.job)
-        if args.wait:
-            job = client.job(args.job)
+        if args.wait or args.wait_running:
+            client.wait(args.job, running=not args.wait)
+        job = client.job(args.job)
         events = _newest_events(client, args.job) if args.events else []
         now = client.status().now_at
     if args.format == "json":
@@ -124,7 +125,8 @@ def run_job(args: argparse.Namespace) -> int:
         say(job_to_text(job, now, width(), style()))
         for each in events:
             say(f"  {moment(each.at)}  {clean(each.kind):<12} {clean(each.text)}")
-    return NOT_WELL if args.wait and word(job) != "completed" else 0
+    well = ("completed",) if args.wait else LIVE if args.wait_running else STATES
+    return 0 if word(job) in well else NOT_WELL
 
 
 def _newest_events(client: Client, job: str, most: int = 100) -> list[t.Event]:

@@ -173,17 +173,22 @@ class Client:
 
         return watched(self._calls, begin, after, lambda row: (row.kind, row.node, row.text), caught_up=False)
 
-    def wait(self, job: str, timeout_s: float | None = None) -> t.Job:
-        """Return a job once it has ended. Raises TooSlow where that takes longer than `timeout_s`."""
+    def wait(self, job: str, timeout_s: float | None = None, *, running: bool = False) -> t.Job:
+        """Return a job once it has ended; `running`: or once it runs.
+
+        Raises TooSlow where that takes longer than `timeout_s`.
+        """
+        wanted = (*ENDED, t.JOB_STATE_RUNNING) if running else ENDED
         found = self.job(job)
-        if found.state in ENDED:
+        if found.state in wanted:
             return found
         try:
             for change in self.watch(api.JobFilter(ids=[job]), timeout_s=timeout_s):
-                if change.job.state in ENDED:
+                if change.job.state in wanted:
                     return change.job
         except TooSlow:
-            raise TooSlow(f"job {job} has not ended within {timeout_s:g} s") from None
+            what = "does not run" if running else "has not ended"
+            raise TooSlow(f"job {job} {what} within {timeout_s:g} s") from None
         raise NoAnswer("the watch has ended", again=False)
 
     # Output

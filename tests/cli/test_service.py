@@ -196,6 +196,7 @@ def test_waiting_ends_with_how_the_job_ended(run: Run) -> None:
     assert said.err.startswith("bad: failed: ")
     assert run("job", "bad", "--wait").code == 3
     assert run("job", "bad").code == 0
+    assert run("job", "bad", "--wait-running").code == 3
 
 
 # Looking
