@@ -111,7 +111,7 @@ def test_a_job_of_a_file_is_listed_explained_and_withdrawn(here: Threaded, tmp_p
 
 def test_a_program_is_run_inside_a_job(here: Threaded, tmp_path: Path) -> None:
     said = shell(program(COMMANDS, "attach", here), tmp_path, here)
-    assert "this is bench\r\n" in said
+    assert "this is bench\n" in said
 
 
 def test_the_tables_have_every_setting_and_every_command() -> None:
