@@ -15,3 +15,8 @@ terminal         colour, width, progress, output
 
 Commands import what is heavy (loaders, solver) only when they run, so that help and refusals are quick.
 """
+
+import os
+
+# What gRPC's own library has to say of a connection is told in a line of ours. It reads this once, when it is imported.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

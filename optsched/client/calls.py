@@ -29,7 +29,7 @@ OPTIONS = [
     # Here calls are made again, by one rule for all of them.
     ("grpc.enable_retries", 0),
 ]
-_CAUSE = re.compile(r".*(?:Failed to connect to remote host: |last error: (?:UNKNOWN|UNAVAILABLE): )", re.DOTALL)
+_CAUSE = re.compile(r".*(?:Failed to connect to remote host: |last error: [A-Z_]+: (?:ipv[46]:\S+: )?)", re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -125,11 +125,17 @@ class Calls:
         if isinstance(found, NoAnswer):
             where, self._at = self.target, self._at + 1
             if found.again:
-                hint = (
-                    "" if self.settings.tls_ca else "; does it want TLS (tls_ca)?" if "closed" in text.lower() else ""
-                )
-                return NoAnswer(f"no scheduler answers at {where}: {_CAUSE.sub('', text)[:200] or 'no reason'}{hint}")
+                return NoAnswer(f"no scheduler answers at {where}: {self._cause(text)}")
         return found
+
+    def _cause(self, text: str) -> str:
+        """Return why a connection failed, in few words; a connection that is closed at once is one not believed in."""
+        cause = _CAUSE.sub("", text)[:200] or "no reason is known"
+        if "closed" not in cause.lower():
+            return cause
+        if self.settings.tls_ca is None:
+            return f"{cause}; does it want TLS (tls_ca)?"
+        return f"{cause}; does it want a certificate (tls_certificate)?" if self.settings.tls_key is None else cause
 
     def _channel_to(self) -> grpc.Channel:
         if self._channel is None:
