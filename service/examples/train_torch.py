@@ -14,6 +14,7 @@ import argparse
 import io
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -122,15 +123,15 @@ def train(args: argparse.Namespace, device: torch.device) -> int:
             whole.report(step=step, step_s=time.monotonic() - began)
     if step == args.steps:
         whole.report(done=True)
-        norm = sum(float(each.double().pow(2).sum()) for each in model.parameters())
+        norm = sum(float(each.detach().double().pow(2).sum()) for each in model.parameters())
         print(f"done after step {step}: {norm:.6f}", flush=True)
     else:
         print(f"stopped after step {step}, saved as {name_of(step)}", flush=True)
     return 0
 
 
-def main() -> int:
-    """Join the gang and train."""
+def main() -> None:
+    """Join the gang, train, and end with the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, required=True, help="for checkpoints; all ranks see it")
     parser.add_argument("--steps", type=int, default=200)
@@ -142,12 +143,12 @@ def main() -> int:
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, on_sigterm)
-    device = join()
-    try:
-        return train(args, device)
-    finally:
-        distributed.destroy_process_group()
+    code = train(args, join())
+    sys.stdout.flush()
+    # Ranks leave one after the other. One that takes the group apart when others are gone may be aborted by gloo, at the
+    # very end of work that went well: so nothing is taken apart.
+    os._exit(code)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()
