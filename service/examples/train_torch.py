@@ -145,8 +145,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, on_sigterm)
     code = train(args, join())
     sys.stdout.flush()
-    # Ranks leave one after the other. One that takes the group apart when others are gone may be aborted by gloo, at the
-    # very end of work that went well: so nothing is taken apart.
+    # Ranks leave one after the other. One that takes the group apart when others are gone may be aborted by gloo, after
+    # work that went well: so nothing is taken apart.
     os._exit(code)
 
 
