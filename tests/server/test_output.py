@@ -20,6 +20,7 @@ from optsched.wire.v1 import agent_pb2 as wire
 from optsched.wire.v1 import scheduler_pb2 as api
 from optsched.wire.v1 import types_pb2
 from tests.agent.agents import AgentProcess, agent, carriers, run, script
+from tests.agent.test_end_to_end import cluster
 from tests.server.service import Served, served, serving
 
 SLEEP = ["sleep", "1000"]
@@ -141,6 +142,33 @@ def test_the_log_of_each_run_stays_and_the_last_one_is_read_first(tmp_path: Path
             ).data == b"run 2\n"
             assert await text(it, "train", run=1) == b"run 1\n"
             assert (await refusal(it, job="train", run=3))[0] is grpc.StatusCode.NOT_FOUND
+
+    run(story())
+
+
+def test_each_rank_of_a_gang_is_found_on_its_node_in_this_run_and_in_those_before(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with cluster(tmp_path, "n1", "n2") as (it, _):
+            program = ["sh", "-c", "echo rank $RANK of run $OPTSCHED_RUN; exec sleep 1000"]
+            await submit(it, "gang", program, gpus=8, gpus_per_node=4)
+            for rank in (0, 1):
+                call = it.scheduler.ReadLogs(api.ReadLogsRequest(job="gang", rank=rank, follow=True))
+                assert (await call.read()).data == b"rank %d of run 1\n" % rank
+                call.cancel()
+            code, words = await refusal(it, job="gang", rank=2)
+            assert (code, words) == (
+                grpc.StatusCode.INVALID_ARGUMENT,
+                "rank: given 2; allowed: a rank of this gang: 0 to 1",
+            )
+            shell = await Typing(it, "gang", "sh", "-c", "echo $RANK on $OPTSCHED_NODE", rank=1).open()
+            assert await shell.ended() == 0
+            assert shell.seen.startswith(b"1 on n")
+            await it.scheduler.PreemptJob(api.PreemptJobRequest(id="gang"))
+            await it.until(lambda state: not any(each.bookings for each in state.nodes.values()))
+            for rank in (0, 1):
+                assert await text(it, "gang", run=1, rank=rank) == b"rank %d of run 1\n" % rank
+            code, words = await refusal(it, job="gang", run=1, rank=5)
+            assert code is grpc.StatusCode.NOT_FOUND
 
     run(story())
 
