@@ -147,6 +147,13 @@ def exit_of(status: int) -> Plain:
     return {"code": code if code >= 0 else None, "signal": -code if code < 0 else None}
 
 
+def answer(name: str, kind: str, data: Plain) -> None:
+    """Say something of a terminal to who still waits for it. What fails is let be: no terminal is worth the run."""
+    with contextlib.suppress(OSError):
+        if os.path.exists(f"{name}.json"):
+            put(f"{name}.{kind}", data)
+
+
 class Keeper:
     """The tasks of a run, from their start until nothing of them is left."""
 
@@ -195,7 +202,7 @@ class Keeper:
             if pid in self.living:
                 self.note(self.living.pop(pid), status)
             elif pid in self.terminals:
-                put(f"{self.terminals.pop(pid)}.end", exit_of(status))
+                answer(self.terminals.pop(pid), "end", exit_of(status))
 
     def note(self, rank: int, status: int) -> None:
         """Note how a task ended; the first that ends badly by itself takes the others along."""
@@ -218,13 +225,13 @@ class Keeper:
                     task = json.load(file)
                 pid, wrong = start(task, self.spec)
             except (OSError, ValueError, KeyError) as error:
-                put(f"{name}.end", {"why": str(error)})
+                answer(name, "end", {"why": str(error)})
                 continue
             if wrong is not None:
-                put(f"{name}.end", {"why": wrong[2]})
+                answer(name, "end", {"why": wrong[2]})
             else:
                 self.terminals[pid] = name
-                put(f"{name}.started", {"pid": pid})
+                answer(name, "started", {"pid": pid})
 
     def tell(self) -> None:
         """Tell the tasks, whole groups, to save their work and exit."""

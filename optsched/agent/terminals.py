@@ -169,8 +169,9 @@ class Terminals:
             with suppress(OSError):
                 asyncio.get_running_loop().remove_writer(terminal.master)
             terminal.close()
-            for each in folder.glob(f"{name}.*"):
-                each.unlink(missing_ok=True)
+            # The keeper may be writing just now: only whole files are touched, the request first.
+            for kind in ("json", "started", "end"):
+                (folder / f"{name}.{kind}").unlink(missing_ok=True)
         return end
 
     def _program(

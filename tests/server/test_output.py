@@ -419,6 +419,28 @@ async def ended_somehow(shell: Typing) -> tuple[int | None, str]:
         return None, str(error.details())
 
 
+def test_terminals_that_are_hung_up_at_any_moment_do_not_harm_the_run(tmp_path: Path) -> None:
+    """At once, as it starts, as it ends: the keeper may be writing about it just then."""
+
+    async def story() -> None:
+        async with node(tmp_path) as (it, _):
+            await submit(it, "train", SLEEP)
+            before = set(carriers(tmp_path / "n1"))
+            for number in range(40):
+                shell = await Typing(it, "train", "sh", "-c", "echo here; read x").open()
+                if number % 2:
+                    await shell.until(b"here")
+                shell.call.cancel()
+            last = await Typing(it, "train", "echo", "fine").open()
+            assert await last.ended() == 0
+            assert before <= set(carriers(tmp_path / "n1"))
+            assert it.state.jobs[JobId("train")].run == 1
+            while set(carriers(tmp_path / "n1")) != before:
+                await asyncio.sleep(0.02)
+
+    run(story())
+
+
 def test_a_terminal_outlives_neither_its_agent_nor_the_wrong_state(tmp_path: Path) -> None:
     async def story() -> None:
         async with node(tmp_path) as (it, process):
