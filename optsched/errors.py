@@ -12,9 +12,11 @@ OptschedError
 │   ├── NotNamed        it does not say, or not credibly, who asks
 │   ├── NotAllowed      who asks may not ask that
 │   ├── Busy            there is more to do than is taken in; to be tried again after a while
+│   ├── Away            what it needs is not to be had now, such as a node whose agent is not connected
 │   ├── NotLeading      this scheduler does not lead, or shuts down
 │   ├── TooSlow         its time ran out
 │   └── NotServed       this version does not serve it
+├── NoAnswer            nobody answered, or the answer was lost: whether anything was done is not known; exit code 1
 ├── StoreError          what is kept cannot be read or written: one line, exit code 1; nothing half done
 │   ├── StoreInUse      another process writes to it
 │   ├── StoreDeposed    another process has taken over since: what this one says is void
@@ -105,6 +107,10 @@ class Busy(Refusal):
         super().__init__(text)
 
 
+class Away(Refusal):
+    """What a request needs is not to be had now, such as a node whose agent is not connected; it may be tried again."""
+
+
 class NotLeading(Refusal):
     """This scheduler does not lead, or is shutting down."""
 
@@ -115,6 +121,17 @@ class TooSlow(Refusal):
 
 class NotServed(Refusal):
     """This version does not serve the request."""
+
+
+class NoAnswer(OptschedError):
+    """Nobody answered, or the answer was lost on the way: whether what was asked was done is not known.
+
+    `again`: nothing speaks against asking again.
+    """
+
+    def __init__(self, text: str, *, again: bool = True) -> None:
+        self.again = again
+        super().__init__(text)
 
 
 class StoreError(OptschedError):

@@ -19,13 +19,14 @@ from optsched.agent.health import Health
 from optsched.agent.housekeeping import forget_old_logs
 from optsched.agent.limits import limits
 from optsched.agent.link import Link, Stop
-from optsched.agent.logs import LogReader
+from optsched.agent.logs import LogReader, Part
 from optsched.agent.ports import Ports
 from optsched.agent.probing import Probes
 from optsched.agent.reports import read_reports
 from optsched.agent.runtime import Runtime
 from optsched.agent.settings import Settings, pairs
 from optsched.agent.statefile import StateFolder
+from optsched.agent.terminals import Terminals
 from optsched.agent.values import AT_WORK, Key, Phase, Run, State
 from optsched.agent.wire_words import held
 from optsched.wire.v1 import agent_pb2 as wire
@@ -62,6 +63,7 @@ class Agent:
             now,
             draw,
             settings.access,
+            self._lost,
         )
         self._logs = LogReader(self._link.send)
         self._runtime = Runtime(
@@ -72,6 +74,7 @@ class Agent:
             self._tell,
             self._before_end,
         )
+        self._terminals = Terminals(self._runtime, self._link.send)
         self._probes = Probes(settings, self._tell)
         self._read: dict[Key, int] = {}
         self._beside: set[asyncio.Future[None]] = set()
@@ -111,6 +114,7 @@ class Agent:
                 task.cancel()
             await asyncio.gather(link, *others, return_exceptions=True)
             await self._probes.close()
+            await self._terminals.close()
             await self._runtime.close()
             await self._logs.close()
             self._ports.close()
@@ -222,11 +226,14 @@ class Agent:
             case "read_log":
                 self._read_log(message.read_log)
             case "terminal":
-                said = wire.TerminalOutput(terminal=message.terminal.terminal, error="this agent has no terminals")
-                if message.terminal.HasField("open"):
-                    self._later(self._link.send(wire.AgentMessage(terminal=said)))
+                self._terminals.hear(message.terminal, self._state)
             case _:
                 pass
+
+    def _lost(self) -> None:
+        """The stream is gone, and with it who asked for logs and terminals."""
+        self._logs.cancel_all()
+        self._terminals.cancel_all()
 
     def _read_log(self, asked: wire.ReadLog) -> None:
         if asked.cancel:
@@ -237,10 +244,11 @@ class Agent:
 
         def alive() -> bool:
             run = self._state.runs.get(key)
-            return run is not None and run.phase in AT_WORK
+            return run is not None and run.phase is not Phase.ENDED
 
         path = self._folder.log_file(key, asked.rank, stream)
-        self._logs.read(asked.request, path, asked.offset, alive if asked.follow else None)
+        part = Part(asked.offset, asked.limit)
+        self._logs.read(asked.request, path, part, alive if asked.follow else None)
 
     # Jobs' reports
 

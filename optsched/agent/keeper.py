@@ -6,6 +6,8 @@ subreaper), so it can end all of it, and knows when nothing is left.
 
 In its folder it finds `spec.json`, and writes `keeper.json` (who it is), `started.json` and at last `end.json`. The
 lock that it inherits is held for as long as it lives. SIGTERM is passed on to the tasks, once; SIGUSR1 ends them all.
+At SIGUSR2 it looks for `terminal-NAME.json`: a program to start beside the tasks, on a terminal that the agent holds.
+It answers with `terminal-NAME.started`, and with `terminal-NAME.end` once that program has ended.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from typing import Any
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 AGAIN_S = 0.05
-WANTED = {signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD}
+WANTED = {signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD}
+OWN = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
 NOT_FOUND, NOT_RUN = 127, 126
 
 Plain = dict[str, Any]
@@ -85,10 +88,14 @@ def become(task: Plain, spec: Plain) -> None:
     if spec.get("cgroup"):
         with open(os.path.join(spec["cgroup"], "cgroup.procs"), "w") as file:
             file.write("0")
-    out = os.open(task["stdout"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
-    err = os.open(task["stderr"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((nothing, 0), (out, 1), (err, 2)):
+    if "tty" in task:
+        # The first terminal that the leader of a session opens is the one that controls it.
+        reading = out = err = os.open(task["tty"], os.O_RDWR)
+    else:
+        out = os.open(task["stdout"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+        err = os.open(task["stderr"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+        reading = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((reading, 0), (out, 1), (err, 2)):
         os.dup2(source, target)
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     for name, (soft, hard) in spec.get("rlimits", {}).items():
@@ -101,7 +108,7 @@ def become(task: Plain, spec: Plain) -> None:
     # Only now: a change of user takes it away.
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.umask(0o022)
-    for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD):
+    for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, *OWN):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
 
@@ -134,12 +141,27 @@ def start(task: Plain, spec: Plain) -> tuple[int, tuple[int, str, str] | None]:
     return pid, json.loads(said) if said else None
 
 
+def exit_of(status: int) -> Plain:
+    """Return how a process ended: by a code, or by a signal."""
+    code = os.waitstatus_to_exitcode(status)
+    return {"code": code if code >= 0 else None, "signal": -code if code < 0 else None}
+
+
+def answer(name: str, kind: str, data: Plain) -> None:
+    """Say something of a terminal to who still waits for it. What fails is let be: no terminal is worth the run."""
+    with contextlib.suppress(OSError):
+        if os.path.exists(f"{name}.json"):
+            put(f"{name}.{kind}", data)
+
+
 class Keeper:
     """The tasks of a run, from their start until nothing of them is left."""
 
     def __init__(self, spec: Plain) -> None:
         self.spec = spec
         self.living: dict[int, int] = {}
+        self.terminals: dict[int, str] = {}
+        self.begun: set[str] = set()
         self.ends: list[Plain] = []
         self.first_bad: Plain | None = None
         self.told = self.killing = False
@@ -179,16 +201,37 @@ class Keeper:
                 return True
             if pid in self.living:
                 self.note(self.living.pop(pid), status)
+            elif pid in self.terminals:
+                answer(self.terminals.pop(pid), "end", exit_of(status))
 
     def note(self, rank: int, status: int) -> None:
         """Note how a task ended; the first that ends badly by itself takes the others along."""
-        code = os.waitstatus_to_exitcode(status)
-        end = {"rank": rank, "code": code if code >= 0 else None, "signal": -code if code < 0 else None}
+        end = {"rank": rank} | exit_of(status)
         self.ends.append(end)
-        if code != 0 and self.first_bad is None and not self.killing:
+        if status != 0 and self.first_bad is None and not self.killing:
             self.first_bad = end
             if not self.told:
                 self.killing = True
+
+    def open_terminals(self) -> None:
+        """Start what is asked for on terminals; the run ends with its tasks, not with these."""
+        asked = sorted(name[:-5] for name in os.listdir() if name.startswith("terminal-") and name.endswith(".json"))
+        for name in asked:
+            if name in self.begun or self.killing:
+                continue
+            self.begun.add(name)
+            try:
+                with open(f"{name}.json") as file:
+                    task = json.load(file)
+                pid, wrong = start(task, self.spec)
+            except (OSError, ValueError, KeyError) as error:
+                answer(name, "end", {"why": str(error)})
+                continue
+            if wrong is not None:
+                answer(name, "end", {"why": wrong[2]})
+            else:
+                self.terminals[pid] = name
+                answer(name, "started", {"pid": pid})
 
     def tell(self) -> None:
         """Tell the tasks, whole groups, to save their work and exit."""
@@ -223,6 +266,8 @@ class Keeper:
                 self.tell()
             elif number == signal.SIGUSR1:
                 self.killing = True
+            elif number == signal.SIGUSR2:
+                self.open_terminals()
 
     def end(self) -> Plain:
         """Return how it ended."""
@@ -236,7 +281,7 @@ def main(folder: str, lock: int) -> None:
     os.set_inheritable(lock, False)
     signal.pthread_sigmask(signal.SIG_BLOCK, WANTED | {signal.SIGINT, signal.SIGHUP})
     prctl(PR_SET_CHILD_SUBREAPER, 1)
-    put("keeper.json", {"pid": os.getpid(), "started": start_time(os.getpid())})
+    put("keeper.json", {"pid": os.getpid(), "started": start_time(os.getpid()), "terminals": True})
     with open("spec.json") as file:
         keeper = Keeper(json.load(file))
     wrong = keeper.start_all()

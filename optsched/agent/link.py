@@ -14,9 +14,9 @@ import grpc
 import numpy as np
 
 from optsched.agent import messages as m
-from optsched.agent.access import OPEN, Access
 from optsched.agent.values import Pending
 from optsched.agent.wire_words import command_of, spoken
+from optsched.wire.access import OPEN, Access
 from optsched.wire.v1 import agent_pb2 as wire
 from optsched.wire.v1 import agent_pb2_grpc
 
@@ -62,6 +62,18 @@ def wait_s(failures: int, draw: np.random.Generator) -> float:
     return float(draw.uniform(longest / 2, longest))
 
 
+def _channel(access: Access, target: str) -> grpc.aio.Channel:
+    """Return a channel to a scheduler. Raises OSError for a file that cannot be read."""
+    credentials = access.credentials()
+    if credentials is None:
+        return grpc.aio.insecure_channel(target, options=OPTIONS)
+    return grpc.aio.secure_channel(target, credentials, options=OPTIONS)
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
+
+
 @dataclass(slots=True)
 class _Stream:
     """One stream: its number of messages, and which of them wait for an acknowledgement."""
@@ -79,6 +91,7 @@ class Link:
 
     `hello` makes the first message of a stream, `outbox` gives what waits to be said, in order, and `epoch` the largest
     that was seen: a scheduler of an older one is told nothing. `tell` takes commands, `hear` what is not for the core.
+    `lost` is called when a stream is over on which this agent was served.
     """
 
     targets: Sequence[str]
@@ -91,6 +104,7 @@ class Link:
     now: Callable[[], float]
     draw: np.random.Generator
     access: Access = OPEN
+    lost: Callable[[], None] = _nothing
     connected: asyncio.Event = field(default_factory=asyncio.Event)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _loose: asyncio.Queue[wire.AgentMessage] = field(default_factory=lambda: asyncio.Queue(MOST_QUEUED))
@@ -112,7 +126,7 @@ class Link:
             target, began = self.targets[failures % len(self.targets)], loop.time()
             refused: wire.Refused | None = None
             try:
-                async with self.access.channel(target, OPTIONS) as channel:
+                async with _channel(self.access, target) as channel:
                     refused = await self._serve(channel)
                 why = "the stream ended" if refused is None else refused.reason
             except grpc.aio.AioRpcError as error:
@@ -127,7 +141,9 @@ class Link:
                 why = "the stream was given up"
             if self.connected.is_set() and loop.time() - began > LONGEST_WAIT_S:
                 failures = 0
-            self.connected.clear()
+            if self.connected.is_set():
+                self.connected.clear()
+                self.lost()
             if refused is not None and (stop := _FINAL.get(refused.code)) is not None:
                 return stop, refused.reason
             failures += 1

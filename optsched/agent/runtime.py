@@ -71,6 +71,14 @@ class Runtime:
         """End all that works of a run."""
         self._send(key, signal.SIGUSR1)
 
+    def open_terminals(self, key: Key) -> bool:
+        """Have a run's keeper look for terminals that are asked for; False where no keeper works that knows of them."""
+        keeper = read_json(self.folder.run_folder(key) / "keeper.json") or {}
+        if key not in self._live or not keeper.get("terminals"):
+            return False
+        self._send(key, signal.SIGUSR2)
+        return True
+
     def forget(self, key: Key) -> None:
         """Clear away what is on disk of a run, but for its logs."""
         folder = self.folder.run_folder(key)
@@ -145,15 +153,13 @@ class Runtime:
 
     def _task(self, key: Key, spec: StartSpec, task: Task, account: Account, folder: Path) -> dict[str, object]:
         """Return a task as its keeper needs it, and make the folder of its logs. Raises OSError."""
-        found = environment_of(key, spec, task, self.node, str(folder / "reports.jsonl"), os.environ)
-        own = {"HOME": account.home, "SHELL": account.shell, "USER": account.name}
         out, err = (self.folder.log_file(key, task.rank, stream) for stream in ("out", "err"))
         out.parent.mkdir(parents=True, exist_ok=True)
         return {
             "rank": task.rank,
             "argv": list(spec.command),
-            "env": own | found | {TOKEN: str(folder)},
-            "cwd": spec.working_directory or (account.home if os.path.isdir(account.home) else "/"),
+            "env": task_environment(key, spec, task, account, self.node, folder),
+            "cwd": folder_of(spec, account),
             "stdout": str(out),
             "stderr": str(err),
         }
@@ -174,7 +180,7 @@ class Runtime:
         finally:
             os.close(lock)
         assert process.stdout is not None
-        with _pidfd(process.pid) as pidfd:
+        with process_handle(process.pid) as pidfd:
             if pidfd is not None:
                 self._live[run.key] = _Live(run, pidfd)
             line = await process.stdout.readline()
@@ -196,22 +202,22 @@ class Runtime:
 
     async def _adopt(self, run: Run) -> None:
         folder = self.folder.run_folder(run.key)
-        if not _locked(folder / "lock"):
+        if not locked(folder / "lock"):
             await self._found_gone(run, folder)
             return
-        while (keeper := read_json(folder / "keeper.json")) is None and _locked(folder / "lock"):
+        while (keeper := read_json(folder / "keeper.json")) is None and locked(folder / "lock"):
             await asyncio.sleep(AGAIN_S)
         pid = keeper.get("pid") if keeper else None
-        with _pidfd(pid if isinstance(pid, int) else -1) as pidfd:
+        with process_handle(pid if isinstance(pid, int) else -1) as pidfd:
             # Where the lock is still held now, the number was the keeper's when it was looked up.
-            if pidfd is not None and _locked(folder / "lock"):
+            if pidfd is not None and locked(folder / "lock"):
                 self._live[run.key] = _Live(run, pidfd)
-                while not (folder / "started.json").exists() and _locked(folder / "lock"):
+                while not (folder / "started.json").exists() and locked(folder / "lock"):
                     await asyncio.sleep(AGAIN_S)
                 if (folder / "started.json").exists():
                     log.info("a run is found at work", extra={"job": run.key.job, "run": run.key.run})
                     self.tell(m.Launched(run.key))
-                await _readable(pidfd)
+                await until_ended(pidfd)
                 self._live.pop(run.key, None)
         await self._found_gone(run, folder)
 
@@ -248,6 +254,20 @@ class Runtime:
             await asyncio.sleep(AGAIN_S)
 
 
+def task_environment(
+    key: Key, spec: StartSpec, task: Task, account: Account, node: str, folder: Path
+) -> dict[str, str]:
+    """Return all that a task finds in its environment; `folder` is the run's."""
+    own = {"HOME": account.home, "SHELL": account.shell, "USER": account.name}
+    found = environment_of(key, spec, task, node, str(folder / "reports.jsonl"), os.environ)
+    return own | found | {TOKEN: str(folder)}
+
+
+def folder_of(spec: StartSpec, account: Account) -> str:
+    """Return the working directory of a job."""
+    return spec.working_directory or (account.home if os.path.isdir(account.home) else "/")
+
+
 def _boot() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
@@ -260,7 +280,7 @@ def _lost(folder: Path) -> str:
 
 
 @contextmanager
-def _pidfd(pid: int) -> Iterator[int | None]:
+def process_handle(pid: int) -> Iterator[int | None]:
     """Give a handle of a process; None where there is none of that number."""
     try:
         handle = os.pidfd_open(pid)
@@ -273,7 +293,7 @@ def _pidfd(pid: int) -> Iterator[int | None]:
         os.close(handle)
 
 
-async def _readable(handle: int) -> None:
+async def until_ended(handle: int) -> None:
     """Wait until a process handle says that its process has ended."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
@@ -284,7 +304,7 @@ async def _readable(handle: int) -> None:
         loop.remove_reader(handle)
 
 
-def _locked(path: Path) -> bool:
+def locked(path: Path) -> bool:
     """Return whether a keeper holds its lock, and so lives."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)

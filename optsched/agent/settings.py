@@ -9,16 +9,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from optsched.agent.access import Access
 from optsched.agent.statefile import file_name
 from optsched.errors import UsageError
-from optsched.files.fields import Absent, Id, NodeGpus, Strict, Text
+from optsched.files.fields import Absent, Id, NodeGpus, Strict, Targets, Text
+from optsched.wire.access import Access
 
 PREFIX = "OPTSCHED_AGENT_"
 
-_HOST = r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:]+\]):[0-9]{1,5}"
 _PAIR = r"[A-Za-z0-9][A-Za-z0-9._:@+/-]*=[^,=\s]+"
-Targets = Annotated[str, Field(pattern=rf"^{_HOST}(,{_HOST})*$")]
 Pairs = Annotated[str, Field(pattern=rf"^({_PAIR}(,{_PAIR})*)?$")]
 Range = Annotated[str, Field(pattern=r"^[0-9]{1,5}-[0-9]{1,5}$")]
 Span = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]

@@ -1,6 +1,7 @@
 """The entry point: parse, run, and turn every end into an exit code and at most a few lines.
 
-0 done; 2 bad input, one line per fault; 1 anything else, one line; 130 interrupted; 141 nobody reads the output.
+0 done; 2 bad input, one line per fault; 1 anything else, one line; 130 interrupted; 141 nobody reads the output. 3 is
+that of a job that was waited for and did not end well; `attach` ends with the code of its program.
 """
 
 from __future__ import annotations
@@ -14,22 +15,31 @@ from collections.abc import Sequence
 import optsched
 from optsched.cli import (
     agent,
+    attach,
     checkpoint_interval,
     demo,
     explain,
+    jobs,
+    logs,
+    nodes,
     plan,
     profile,
     replay,
     report,
+    reserve,
+    rounds,
     serve,
     simulate,
+    submit,
+    teams,
     topology,
     trace,
+    watch,
 )
 from optsched.cli.options import Parser
 from optsched.cli.terminal import tell
 from optsched.cli.words import clean
-from optsched.errors import InputError, StoreError, UsageError
+from optsched.errors import Conflict, InputError, NoAnswer, NotKnown, Refusal, StoreError, UsageError
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED, NO_READER = 0, 1, 2, 130, 141
 
@@ -42,9 +52,12 @@ EPILOG = """\
 exit codes:
   0  done
   2  bad input; a line per fault: file, line, field, what is wrong, what is allowed
-  1  anything else
+  3  a job that was waited for has failed or was withdrawn (submit --wait, job --wait)
+  1  anything else: refused by the service, or nobody answers
 
 environment:
+  OPTSCHED_CLIENT_SCHEDULER, _TOKEN_FILE, _TLS_CA, ...   how commands that ask the
+                     service reach it; optsched jobs --help lists them
   NO_COLOR=1         no colour
   COLUMNS            the width of text, 80 to 120
   OPTSCHED_DEBUG=1   the traceback of an error
@@ -71,8 +84,10 @@ def parser() -> Parser:
     built = Parser(prog="optsched", description=DESCRIPTION, epilog=EPILOG)
     built.add_argument("--version", action="version", version=f"optsched {optsched.__version__}")
     commands = built.add_subparsers(metavar="COMMAND", dest="command", required=True, parser_class=Parser)
-    first = (plan, explain, replay, simulate, report, trace, topology, profile)
-    for group in (*first, checkpoint_interval, serve, agent, demo):
+    files = (plan, explain, replay, simulate, report, trace, topology, profile, checkpoint_interval)
+    service = (serve, agent, demo)
+    callers = (submit, jobs, logs, attach, watch, nodes, teams, reserve, rounds)
+    for group in (*files, *service, *callers):
         group.add(commands)
     return built
 
@@ -87,9 +102,12 @@ def _run(argv: Sequence[str] | None) -> int:
         for fault in error.faults:
             tell(str(fault))
         return BAD_INPUT
-    except UsageError as error:
+    except (UsageError, NotKnown) as error:
         tell(f"optsched: {error}")
         return BAD_INPUT
+    except (Refusal, Conflict, NoAnswer) as error:
+        tell(f"optsched: {error}")
+        return FAILED
     except (BrokenPipeError, KeyboardInterrupt):
         raise
     except Exception as error:

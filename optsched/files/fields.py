@@ -50,6 +50,11 @@ Text = Annotated[
         max_length=32768, pattern=_PRINTABLE, description="text without control characters, at most 32,768 characters"
     ),
 ]
+_HOST = r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:]+\]):[0-9]{1,5}"
+Targets = Annotated[
+    str,
+    Field(pattern=rf"^{_HOST}(,{_HOST})*$", description="host:port, or several with commas between"),
+]
 Gpus = Annotated[
     int,
     Field(ge=1, le=MAX_GPUS, description="a whole number from 1 to 1,000,000 (a job needs at least 1 GPU)"),

@@ -23,6 +23,7 @@ from optsched.server.caller import Caller
 from optsched.server.checks import Rules, read_nodes
 from optsched.server.commands import Addresses, Gangs, message_of, outstanding
 from optsched.server.leader import Change, Leader, Prepared
+from optsched.server.relay import Relay
 from optsched.server.session import Session, refused
 from optsched.server.spoken import Spoken
 from optsched.values.cluster import Node, NodeState
@@ -57,6 +58,7 @@ class Agents:
     leader: Leader
     rules: Rules
     how: AgentRules = field(default_factory=AgentRules)
+    relay: Relay = field(default_factory=Relay)
     _sessions: dict[NodeId, Session] = field(default_factory=dict)
     _beats: dict[NodeId, events.Heartbeat] = field(default_factory=dict)
     _parted: dict[NodeId, events.Parted] = field(default_factory=dict)
@@ -165,6 +167,7 @@ class Agents:
                 del self._sessions[found.node]
                 if not self._ending:
                     self._parted[found.node] = events.Parted(found.node, found.number)
+            self.relay.gone(found)
             log.info("agent gone", extra={"node": found.node, "agent": found.agent})
 
     async def _register(self, given: wire.Register, peer: str) -> Session | wire.SchedulerMessage:
@@ -307,7 +310,8 @@ class Agents:
                     return
                 if not self._lives(session):
                     return
-                await self._spoken.take(session, message)
+                if not self.relay.heard(session, message):
+                    await self._spoken.take(session, message)
         except asyncio.CancelledError:
             raise
         except OptschedError as error:

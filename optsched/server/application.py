@@ -13,6 +13,7 @@ from optsched.server.hub import Hub
 from optsched.server.jobs import Jobs
 from optsched.server.leader import Leader
 from optsched.server.nodes import Nodes
+from optsched.server.output import Output
 from optsched.server.plans import Plans
 
 Answer = Callable[[Plain, Caller], Awaitable[Plain]]
@@ -30,6 +31,7 @@ class Application:
     cluster: Cluster
     hub: Hub
     agents: Agents
+    output: Output
 
     def answers(self) -> Mapping[str, Answer]:
         """Return the methods that take a request and give an answer, by service and name."""
@@ -71,4 +73,8 @@ class Application:
 
     def streams(self) -> Mapping[str, Stream]:
         """Return the methods that take a request and give many answers, by service and name."""
-        return {"Scheduler.WatchJobs": self.hub.watch_jobs, "Cluster.WatchEvents": self.hub.watch_events}
+        return {
+            "Scheduler.WatchJobs": self.hub.watch_jobs,
+            "Scheduler.ReadLogs": self.output.read,
+            "Cluster.WatchEvents": self.hub.watch_events,
+        }

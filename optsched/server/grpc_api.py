@@ -88,15 +88,12 @@ class GrpcApi:
         how: dict[str, Any] = {"response_serializer": given.SerializeToString}
         if name == "Agent.Connect":
             return grpc.stream_stream_rpc_method_handler(self._connect, request_deserializer=taken.FromString, **how)
-        if method.client_streaming:
-            return grpc.stream_stream_rpc_method_handler(_unserved(name, self._gate), **how)
+        if name == "Scheduler.Attach":
+            return grpc.stream_stream_rpc_method_handler(self._attach, request_deserializer=taken.FromString, **how)
         # What comes in is read where a fault in it can be told.
         if method.server_streaming:
-            stream = self._streams.get(name)
-            serve = (
-                _unserved(name, self._gate) if stream is None else _streaming(name, stream, taken, given, self._gate)
-            )
-            return grpc.unary_stream_rpc_method_handler(serve, **how)
+            stream = self._streams[name]
+            return grpc.unary_stream_rpc_method_handler(_streaming(name, stream, taken, given, self._gate), **how)
         answer = self._answers.get(name)
         return grpc.unary_unary_rpc_method_handler(_answering(name, answer, taken, given, self._gate), **how)
 
@@ -111,6 +108,18 @@ class GrpcApi:
             raise
         except Exception as error:
             await _abort(context, "Agent.Connect", error)
+
+    async def _attach(
+        self, incoming: AsyncIterator[scheduler_pb2.AttachRequest], context: Context
+    ) -> AsyncIterator[scheduler_pb2.AttachResponse]:
+        try:
+            caller = caller_of(context, "Scheduler.Attach", self._gate)
+            async for message in self._app.output.attach(incoming, caller):
+                yield message
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            await _abort(context, "Scheduler.Attach", error)
 
 
 def _answering(name: str, answer: Answer | None, taken: type[Message], given: type[Message], gate: Gate) -> Any:
@@ -161,20 +170,6 @@ def _read(kind: type[Message], data: bytes) -> Plain:
     except DecodeError:
         fault = Fault("request", None, "(message)", "cannot be read", f"a message {kind.DESCRIPTOR.full_name}")
         raise InputError([fault]) from None
-
-
-def _unserved(name: str, gate: Gate) -> Any:
-    async def serve(message: object, context: Context) -> AsyncIterator[Message]:
-        try:
-            caller_of(context, name, gate)
-            raise NotServed(f"{name} is not served by this version")
-        except OptschedError as error:
-            await _abort(context, name, error)
-        nothing: tuple[Message, ...] = ()
-        for each in nothing:
-            yield each
-
-    return serve
 
 
 def caller_of(context: Context, name: str, gate: Gate) -> Caller:

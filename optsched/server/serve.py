@@ -33,6 +33,7 @@ from optsched.server.logs import tell_changes
 from optsched.server.metrics import Metrics
 from optsched.server.nodes import Nodes
 from optsched.server.now import Now
+from optsched.server.output import Output
 from optsched.server.plans import Plans
 from optsched.server.rest import RestLimits, rest_api
 from optsched.server.rounds import Rounds, Timers
@@ -42,6 +43,7 @@ from optsched.server.settings import Settings
 from optsched.server.start import begin
 from optsched.server.submit import Quotas, Submitting
 from optsched.server.timely import Timely
+from optsched.server.whereabouts import Whereabouts
 from optsched.store import open_store
 
 log = logging.getLogger(__name__)
@@ -122,6 +124,7 @@ class Service:
             Cluster(leader, self.store, rules, agents, lambda: rounds.last),
             Hub(leader),
             agents,
+            Output(leader, agents, Whereabouts(self.store)),
         )
         metrics = Metrics(leader, agents)
         rounds.listeners.append(metrics.round)

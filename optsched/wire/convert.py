@@ -29,11 +29,20 @@ def to_message(kind: type[M], plain: Mapping[str, object]) -> M:
     return message
 
 
-def to_plain(message: Message) -> Plain:
-    """Return a message as plain data: only what is present; enums as their words, UNSPECIFIED as absent."""
+def to_plain(message: Message, *, whole: bool = False) -> Plain:
+    """Return a message as plain data: only what is present; enums as their words, UNSPECIFIED as absent.
+
+    `whole`: numbers, words and lists that cannot be told from absent ones too, so that readers find every such key.
+    """
     found: Plain = {}
+    for each in message.DESCRIPTOR.fields if whole else ():
+        field = cast("FieldDescriptor", each)
+        if field.is_repeated and not _is_map(field):
+            found[field.name] = []
+        elif not field.has_presence and not field.is_repeated and field.enum_type is None:
+            found[field.name] = field.default_value
     for field, value in message.ListFields():
-        found[field.name] = _plain_field(field, value)
+        found[field.name] = _plain_field(field, value, whole)
     change = _IN.get(message.DESCRIPTOR.name)
     return found if change is None else change(found)
 
@@ -48,19 +57,19 @@ def _prefix(enum: EnumDescriptor) -> str:
     return enum.values_by_number[0].name.removesuffix("UNSPECIFIED")
 
 
-def _plain_field(field: FieldDescriptor, value: object) -> object:
+def _plain_field(field: FieldDescriptor, value: object, whole: bool) -> object:
     if _is_map(field):
         assert isinstance(value, Mapping)
         of_value = _value_of(field)
-        return {key: _plain_one(of_value, each) for key, each in value.items()}
+        return {key: _plain_one(of_value, each, whole) for key, each in value.items()}
     if field.is_repeated:
-        return [_plain_one(field, each) for each in value]  # type: ignore[attr-defined]
-    return _plain_one(field, value)
+        return [_plain_one(field, each, whole) for each in value]  # type: ignore[attr-defined]
+    return _plain_one(field, value, whole)
 
 
-def _plain_one(field: FieldDescriptor, value: object) -> object:
+def _plain_one(field: FieldDescriptor, value: object, whole: bool) -> object:
     if isinstance(value, Message):
-        return to_plain(value)
+        return to_plain(value, whole=whole)
     if field.enum_type is not None:
         assert isinstance(value, int)
         return word_of(field.enum_type, value)

@@ -15,10 +15,12 @@ from google.rpc.error_details_pb2 import BadRequest, RetryInfo
 from google.rpc.status_pb2 import Status
 
 from optsched.errors import (
+    Away,
     Busy,
     Conflict,
     Fault,
     InputError,
+    NoAnswer,
     NotAllowed,
     NotKept,
     NotKnown,
@@ -71,6 +73,7 @@ _CODES: tuple[tuple[type[BaseException], grpc.StatusCode, int], ...] = (
     (NotNamed, grpc.StatusCode.UNAUTHENTICATED, 401),
     (NotAllowed, grpc.StatusCode.PERMISSION_DENIED, 403),
     (Busy, grpc.StatusCode.RESOURCE_EXHAUSTED, 429),
+    (Away, grpc.StatusCode.UNAVAILABLE, 503),
     (NotLeading, grpc.StatusCode.UNAVAILABLE, 503),
     (TooSlow, grpc.StatusCode.DEADLINE_EXCEEDED, 504),
     (NotServed, grpc.StatusCode.UNIMPLEMENTED, 501),
@@ -92,6 +95,41 @@ def answer_of(error: BaseException) -> Answer:
             return Answer(code, str(error), retry_after_s=retry, http=http)
     text = "internal error: it is logged, and a bug" if isinstance(error, OptschedError) else "internal error"
     return Answer(grpc.StatusCode.INTERNAL, text)
+
+
+def error_of(code: grpc.StatusCode, message: str, details: bytes | None) -> OptschedError:
+    """Return the error that a caller's answer stands for. `details`: what came with it under DETAILS_KEY.
+
+    UNAVAILABLE without details, and what is in no table, is NoAnswer: the service has not spoken.
+    """
+    told = Status.FromString(details) if details else Status()
+    bad, retry = BadRequest(), RetryInfo()
+    for each in told.details:
+        each.Unpack(bad)
+        each.Unpack(retry)
+    if code is grpc.StatusCode.INVALID_ARGUMENT:
+        return (
+            InputError(_fault(each) for each in bad.field_violations) if bad.field_violations else UsageError(message)
+        )
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return (
+            Busy(message, retry.retry_delay.ToMilliseconds() / 1000)
+            if retry.HasField("retry_delay")
+            else StoreFull(message)
+        )
+    if code is grpc.StatusCode.UNAVAILABLE and details is None:
+        return NoAnswer(message)
+    kind = next((kind for kind, each, _ in _CODES if each is code), None)
+    if kind is None:
+        return NoAnswer(f"the scheduler failed: {message}", again=False)
+    found = kind(message)
+    assert isinstance(found, OptschedError), "the table is of these"
+    return found
+
+
+def _fault(violation: BadRequest.FieldViolation) -> Fault:
+    wrong, _, allowed = violation.description.partition("; allowed: ")
+    return Fault("request", None, violation.field, wrong, allowed)
 
 
 def _violation(fault: Fault) -> Violation:
@@ -121,8 +159,12 @@ def _pack(status: Status, detail: Message) -> None:
 
 
 def trailers_of(answer: Answer) -> tuple[tuple[str, str | bytes], ...]:
-    """Return the trailing metadata that carries an answer's details."""
-    if not answer.violations and answer.retry_after_s is None:
+    """Return the trailing metadata that carries an answer's details.
+
+    UNAVAILABLE has them always: a caller tells by that whether the service said so, or nobody could be reached.
+    """
+    unavailable = answer.code is grpc.StatusCode.UNAVAILABLE
+    if not answer.violations and answer.retry_after_s is None and not unavailable:
         return ()
     found: list[tuple[str, str | bytes]] = [(DETAILS_KEY, status_of(answer).SerializeToString())]
     if answer.retry_after_s is not None:

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 import trustme
 
-from optsched.agent.access import Access
 from optsched.agent.agent import Agent
 from optsched.agent.gpus import DeclaredGpus
 from optsched.agent.settings import Settings
 from optsched.errors import UsageError
 from optsched.values.ids import NodeId
+from optsched.wire.access import Access
 from tests.agent.agents import run
 from tests.server.service import Served, serving
 

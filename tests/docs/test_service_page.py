@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,29 +51,6 @@ def block(name: str, addresses: dict[str, str] | None = None) -> str:
     for shown, here in (addresses or {}).items():
         text = text.replace(shown, here)
     return text
-
-
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_the_calls_with_curl_do_what_the_page_says(addresses: dict[str, str]) -> None:
-    """Each answers a JSON object; the first acknowledges the job, the last withdraws it."""
-    script = block("rest", addresses).replace("curl -s", "curl -s --noproxy '*' -w '\\n'")
-    done = subprocess.run(["bash", "-e", "-c", script], capture_output=True, text=True, check=True)
-    submitted, job, why, cancelled = map(json.loads, done.stdout.splitlines())
-    assert (submitted["job_id"], submitted["state"]) == ("pretrain-7", "queued")
-    assert job["gang_size"] == 512
-    assert job["spec"]["slices"] == [{"gpus": 8, "within": "node"}]
-    assert why["waits"]["detail"]
-    assert cancelled["state"] == "cancelled"
-
-
-def test_the_front_end_submits_and_sees_its_job(addresses: dict[str, str]) -> None:
-    """As a program of its own."""
-    script = block("submit", addresses)
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    name, state = done.stdout.splitlines()[:2]
-    assert name.startswith("job-")
-    assert state.startswith("JOB_STATE_")
-    assert len([line for line in script.splitlines() if line]) <= 11
 
 
 def test_the_metrics_of_the_page_are_measured(addresses: dict[str, str]) -> None:
@@ -138,4 +113,4 @@ def test_the_table_of_settings_has_every_setting() -> None:
 def test_no_block_is_left_that_nothing_runs() -> None:
     """Those that are run here by name, and drawings."""
     named = {each.file for each in blocks(PAGE) if each.language in ("bash", "python", "yaml")}
-    assert named == {"serve", "rest", "submit", "service.yaml", "token", "tokens.yaml"}
+    assert named == {"serve", "service.yaml", "token", "tokens.yaml"}

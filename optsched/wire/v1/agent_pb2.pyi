@@ -417,7 +417,7 @@ class Probe(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., probe: _Optional[int] = ...) -> None: ...
 
 class ReadLog(_message.Message):
-    __slots__ = ("request", "job", "run", "rank", "stream", "offset", "follow", "cancel")
+    __slots__ = ("request", "job", "run", "rank", "stream", "offset", "follow", "cancel", "limit")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
@@ -426,6 +426,7 @@ class ReadLog(_message.Message):
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     FOLLOW_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
     request: int
     job: str
     run: int
@@ -434,7 +435,8 @@ class ReadLog(_message.Message):
     offset: int
     follow: bool
     cancel: bool
-    def __init__(self, request: _Optional[int] = ..., job: _Optional[str] = ..., run: _Optional[int] = ..., rank: _Optional[int] = ..., stream: _Optional[_Union[_scheduler_pb2.LogStream, str]] = ..., offset: _Optional[int] = ..., follow: _Optional[bool] = ..., cancel: _Optional[bool] = ...) -> None: ...
+    limit: int
+    def __init__(self, request: _Optional[int] = ..., job: _Optional[str] = ..., run: _Optional[int] = ..., rank: _Optional[int] = ..., stream: _Optional[_Union[_scheduler_pb2.LogStream, str]] = ..., offset: _Optional[int] = ..., follow: _Optional[bool] = ..., cancel: _Optional[bool] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class LogChunk(_message.Message):
     __slots__ = ("request", "data", "offset", "last", "error")
@@ -451,39 +453,47 @@ class LogChunk(_message.Message):
     def __init__(self, request: _Optional[int] = ..., data: _Optional[bytes] = ..., offset: _Optional[int] = ..., last: _Optional[bool] = ..., error: _Optional[str] = ...) -> None: ...
 
 class TerminalInput(_message.Message):
-    __slots__ = ("terminal", "open", "input", "resize", "close")
+    __slots__ = ("terminal", "open", "input", "resize", "close", "taken")
     TERMINAL_FIELD_NUMBER: _ClassVar[int]
     OPEN_FIELD_NUMBER: _ClassVar[int]
     INPUT_FIELD_NUMBER: _ClassVar[int]
     RESIZE_FIELD_NUMBER: _ClassVar[int]
     CLOSE_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_FIELD_NUMBER: _ClassVar[int]
     terminal: int
     open: TerminalOpen
     input: bytes
     resize: _scheduler_pb2.TerminalSize
     close: bool
-    def __init__(self, terminal: _Optional[int] = ..., open: _Optional[_Union[TerminalOpen, _Mapping]] = ..., input: _Optional[bytes] = ..., resize: _Optional[_Union[_scheduler_pb2.TerminalSize, _Mapping]] = ..., close: _Optional[bool] = ...) -> None: ...
+    taken: int
+    def __init__(self, terminal: _Optional[int] = ..., open: _Optional[_Union[TerminalOpen, _Mapping]] = ..., input: _Optional[bytes] = ..., resize: _Optional[_Union[_scheduler_pb2.TerminalSize, _Mapping]] = ..., close: _Optional[bool] = ..., taken: _Optional[int] = ...) -> None: ...
 
 class TerminalOpen(_message.Message):
-    __slots__ = ("header", "rank", "command", "size")
+    __slots__ = ("header", "rank", "command", "size", "window", "term")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     COMMAND_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
     header: CommandHeader
     rank: int
     command: _containers.RepeatedScalarFieldContainer[str]
     size: _scheduler_pb2.TerminalSize
-    def __init__(self, header: _Optional[_Union[CommandHeader, _Mapping]] = ..., rank: _Optional[int] = ..., command: _Optional[_Iterable[str]] = ..., size: _Optional[_Union[_scheduler_pb2.TerminalSize, _Mapping]] = ...) -> None: ...
+    window: int
+    term: str
+    def __init__(self, header: _Optional[_Union[CommandHeader, _Mapping]] = ..., rank: _Optional[int] = ..., command: _Optional[_Iterable[str]] = ..., size: _Optional[_Union[_scheduler_pb2.TerminalSize, _Mapping]] = ..., window: _Optional[int] = ..., term: _Optional[str] = ...) -> None: ...
 
 class TerminalOutput(_message.Message):
-    __slots__ = ("terminal", "output", "exit_code", "error")
+    __slots__ = ("terminal", "output", "exit_code", "error", "taken")
     TERMINAL_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_FIELD_NUMBER: _ClassVar[int]
     terminal: int
     output: bytes
     exit_code: int
     error: str
-    def __init__(self, terminal: _Optional[int] = ..., output: _Optional[bytes] = ..., exit_code: _Optional[int] = ..., error: _Optional[str] = ...) -> None: ...
+    taken: int
+    def __init__(self, terminal: _Optional[int] = ..., output: _Optional[bytes] = ..., exit_code: _Optional[int] = ..., error: _Optional[str] = ..., taken: _Optional[int] = ...) -> None: ...

@@ -353,16 +353,18 @@ class AttachRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[AttachOpen, _Mapping]] = ..., input: _Optional[bytes] = ..., resize: _Optional[_Union[TerminalSize, _Mapping]] = ...) -> None: ...
 
 class AttachOpen(_message.Message):
-    __slots__ = ("job", "rank", "command", "size")
+    __slots__ = ("job", "rank", "command", "size", "term")
     JOB_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     COMMAND_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
     job: str
     rank: int
     command: _containers.RepeatedScalarFieldContainer[str]
     size: TerminalSize
-    def __init__(self, job: _Optional[str] = ..., rank: _Optional[int] = ..., command: _Optional[_Iterable[str]] = ..., size: _Optional[_Union[TerminalSize, _Mapping]] = ...) -> None: ...
+    term: str
+    def __init__(self, job: _Optional[str] = ..., rank: _Optional[int] = ..., command: _Optional[_Iterable[str]] = ..., size: _Optional[_Union[TerminalSize, _Mapping]] = ..., term: _Optional[str] = ...) -> None: ...
 
 class TerminalSize(_message.Message):
     __slots__ = ("rows", "columns")

@@ -233,14 +233,17 @@ class SchedulerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReadLogs(self, request, context):
-        """What a task has written, read from its node.
+        """What a task has written, read from its node. UNAVAILABLE while the node's agent is not connected; FAILED_PRECONDITION
+        for a job that was never started; NOT_FOUND where nothing is kept of it. With follow, it ends when the run does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Attach(self, request_iterator, context):
-        """A terminal inside a job that runs.
+        """A terminal inside a job that runs: AttachOpen first, then what is typed, against what the program writes, and at last
+        its exit code. It is hung up where the call is cancelled, and ended with the run. UNAVAILABLE while the node's agent
+        is not connected; FAILED_PRECONDITION for a job that does not run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

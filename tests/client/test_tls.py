@@ -1,0 +1,77 @@
+"""The client over TLS: whom it believes, and how it shows who it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trustme
+
+from optsched.client import Client, Settings
+from optsched.errors import NoAnswer, NotNamed
+from tests.server.test_access import TOKENS, Role, write_tokens
+from tests.server.threaded import Threaded, threaded
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pki")
+    ca, other = trustme.CA(), trustme.CA()
+    ca.cert_pem.write_to_path(str(folder / "ca.pem"))
+    other.cert_pem.write_to_path(str(folder / "other.pem"))
+    for name, cert in (
+        ("server", ca.issue_cert("localhost", "127.0.0.1")),
+        ("front-end", ca.issue_cert("front-end.test", common_name="front-end")),
+    ):
+        cert.private_key_pem.write_to_path(str(folder / f"{name}.key"))
+        cert.cert_chain_pems[0].write_to_path(str(folder / f"{name}.pem"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def here(pki: Path) -> Iterator[Threaded]:
+    """A service that wants certificates of its callers; that of `front-end` stands for a token."""
+    given = {
+        "tls_certificate": str(pki / "server.pem"),
+        "tls_key": str(pki / "server.key"),
+        "tls_client_ca": str(pki / "ca.pem"),
+        "tokens": write_tokens(pki),
+    }
+    with threaded(pki, **given) as made:
+        yield made
+
+
+def settings(here: Threaded, **more: str) -> Settings:
+    return Settings(scheduler=here.address, patience_s=0, **more)  # type: ignore[arg-type]
+
+
+def own(pki: Path) -> dict[str, str]:
+    return {"tls_certificate": str(pki / "front-end.pem"), "tls_key": str(pki / "front-end.key")}
+
+
+def test_a_certificate_may_stand_for_a_token(here: Threaded, pki: Path) -> None:
+    with Client(settings(here, tls_ca=str(pki / "ca.pem"), **own(pki))) as client:
+        assert client.status().leads
+        assert client.page_of_nodes().total == 0
+    with Client(settings(here, tls_ca=str(pki / "ca.pem"), **own(pki), token=TOKENS[Role.SUBMITTER])) as client:
+        assert client.status().leads, "or go with one"
+    wrong = settings(here, tls_ca=str(pki / "ca.pem"), **own(pki), token="wrong")
+    with Client(wrong) as client, pytest.raises(NotNamed, match="the token is not known"):
+        client.status()
+
+
+@pytest.mark.parametrize("given", ["nothing", "another authority", "no certificate"])
+def test_who_does_not_believe_or_is_not_believed_is_told_in_a_line(here: Threaded, pki: Path, given: str) -> None:
+    more = {
+        "nothing": {},
+        "another authority": {"tls_ca": str(pki / "other.pem"), **own(pki)},
+        "no certificate": {"tls_ca": str(pki / "ca.pem")},
+    }[given]
+    with Client(settings(here, **more)) as client, pytest.raises(NoAnswer) as caught:
+        client.status()
+    words = str(caught.value)
+    assert words.startswith(f"no scheduler answers at {here.address}: ")
+    assert "\n" not in words
+    hint = {"nothing": "Socket closed; does it want TLS (tls_ca)?", "another authority": "CERTIFICATE_VERIFY_FAILED"}
+    assert hint.get(given, "Socket closed; does it want a certificate (tls_certificate)?") in words
