@@ -6,12 +6,13 @@ The file's snapshot is settled first, without a search (its own queue, as far as
 the state to the plan in force: snapshot, plan, commit; by the clock, and in processor time of all threads, which is
 what it would take on a machine that does nothing else. What agents answer is timed apart, event by event. Who ends and
 what arrives is drawn from a seed; what arrives is like what waits or runs already. `--queued` fills the queue up to so
-many jobs first. `--check N` plans every Nth round cold as well, with the same budget, and compares gaps and plans.
+many jobs first. The garbage collector is set as in the service's planning process. `--check N` plans every Nth round cold as well, with the same budget, and compares gaps and plans.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import platform
 import statistics
@@ -29,6 +30,7 @@ from optsched.engine.state import State, initial
 from optsched.engine.step import step
 from optsched.engine.view import snapshot_of
 from optsched.planner.plan import PlanOptions, plan_round
+from optsched.server.start import GC_EVERY
 from optsched.sim.agents import PromptAgents
 from optsched.solve.ladder import SolverChoice
 from optsched.values.ids import JobId
@@ -130,6 +132,8 @@ def main() -> None:
     churn.arrive(max(0, args.queued - waiting))
     churn.settle()
     churn.planner = RoundPlanner(options, WallClock())
+    gc.freeze()
+    gc.set_threshold(*GC_EVERY)
     for number in range(args.rounds + 1):
         churn.state = step(churn.state, events.Tick(), churn.state.now + 30.0).state
         churn.end_one()
