@@ -316,4 +316,6 @@ def _reasons(after: After, job: RoundJob) -> Counter[str]:
         hit = left & bad
         counts[why] = int(hit.sum())
         left &= ~hit
+        if not left.any():
+            break
     return counts
