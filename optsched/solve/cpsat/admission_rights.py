@@ -134,12 +134,12 @@ class Rights:
             rest.add(group.by_type[self.y], group.first.minimum - slots * g, len(group.jobs))
         # The smaller of a team may be inside its quota where the larger are not.
         kinds = list({self.groups.reach.kind(group.first): group.first for group in members}.values())
-        most = np.max([self.groups.reach.room(job) for job in kinds], axis=0)
+        most = _highest([self.groups.reach.room(job) for job in kinds])
         room = np.where(self.groups.problem.nodes.gpu_type == self.y, most, 0)
         at_most(self.model, pieces, int((room // g).sum()))
         for own, foreign, used in ((True, False, mine), (False, True, others), (True, True, sum_of([mine, others]))):
             if used.variables:
-                supply = np.max([self._supply(job, own=own, foreign=foreign) for job in kinds], axis=0)
+                supply = _highest([self._supply(job, own=own, foreign=foreign) for job in kinds])
                 self._add_curve(g, pieces, rest, used, supply, room)
 
     def _add_curve(self, g: int, pieces: Sum, rest: Sum, used: Sum, supply: Ints, room: Ints) -> None:
@@ -243,6 +243,12 @@ class Rights:
                 if priority > threshold:
                     lower.add(variable, 1, most)
             self._within(less_urgent, lower)
+
+
+def _highest(amounts: list[Ints]) -> Ints:
+    """Return the largest of some amounts node by node, (N,)."""
+    found: Ints = amounts[0] if len(amounts) == 1 else np.max(amounts, axis=0)
+    return found
 
 
 def add_rights(groups: Groups, claims: Claims) -> None:
