@@ -5,9 +5,10 @@ What runs came to is told by the runs themselves; that both agree to the unit is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from itertools import zip_longest
+from typing import TypeVar, cast
 
 from optsched.engine.records import Records
 from optsched.engine.state import JobRecord, NodeRecord, State
@@ -29,22 +30,25 @@ Counts = tuple[int, int, int, int, int]
 _NONE: Counts = (0, 0, 0, 0, 0)
 
 
-def changed(old: Mapping[K, V], new: Mapping[K, V]) -> Iterator[K]:
-    """Yield the keys whose values are not the very same object in two versions of a mapping."""
+def changed(old: Mapping[K, V], new: Mapping[K, V]) -> list[K]:
+    """Return the keys whose values are not the very same object in two versions of a mapping."""
+    found: list[K] = []
     if old is new:
-        return
+        return found
     before, after = Records.of(old).chunks(), Records.of(new).chunks()
-    for number in range(max(len(before), len(after))):
-        first = before[number] if number < len(before) else {}
-        second = after[number] if number < len(after) else {}
+    for first, second in zip_longest(before, after, fillvalue=cast("Mapping[K, V]", {})):
         if first is second:
             continue
-        for key, value in second.items():
-            if first.get(key) is not value:
-                yield key
-        for key in first:
-            if key not in second:
-                yield key
+        if len(first) == len(second):
+            # Entries keep their places: where the keys differ so do the values.
+            pairs = zip(first.items(), second.items(), strict=True)
+            found += [
+                key for (was, one), (now, other) in pairs if one is not other for key in dict.fromkeys((was, now))
+            ]
+        else:
+            found += [key for key, value in second.items() if first.get(key) is not value]
+            found += [key for key in first if key not in second]
+    return found
 
 
 @dataclass(slots=True)
@@ -83,9 +87,9 @@ class Account:
         old = self._state
         if old is state:
             return []
-        nodes = list(changed(old.nodes, state.nodes))
+        nodes = changed(old.nodes, state.nodes)
         look = set(nodes)
-        jobs = list(changed(old.jobs, state.jobs))
+        jobs = changed(old.jobs, state.jobs)
         for job in jobs:
             before, after = old.jobs.get(job), state.jobs.get(job)
             if _standing(before) != _standing(after):

@@ -15,7 +15,6 @@ from dataclasses import astuple, dataclass, field, replace
 from optsched.clock import Clock
 from optsched.engine import events
 from optsched.engine.decide import decide
-from optsched.engine.log import LogEntry
 from optsched.engine.state import State, initial
 from optsched.engine.step import step
 from optsched.engine.timers import Dutiful, next_wake
@@ -92,13 +91,13 @@ class Simulation:
     def __init__(self, setup: Setup, planner: Planning, clock: Clock) -> None:
         self.setup = setup
         self.now = 0
-        self.log: list[LogEntry] = []
+        self.happened: list[tuple[float, events.Event]] = []
         self.planner = planner
         self._clock = clock
         self._every = round(setup.settings.round_every_s * 1000)
         self._wake: tuple[State | None, float] = (None, math.inf)
         self._dutiful = Dutiful()
-        self.state = initial(self._start(), setup.settings.engine)
+        self.state = initial(self.start, setup.settings.engine)
         self._tree = tree = build_tree(setup.cluster)
         physics = Physics(setup.cluster, tree, setup.truth, setup.settings.failures)
         self.collector = Collector(setup.workload, setup.cluster, tree, setup.settings)
@@ -112,7 +111,8 @@ class Simulation:
             self._decide()
             self._settled()
 
-    def _start(self) -> Snapshot:
+    @property
+    def start(self) -> Snapshot:
         """Return the cluster before anybody has asked for anything."""
         setup = self.setup
         return Snapshot(0.0, setup.cluster, setup.workload.teams, (), (), setup.profile)
@@ -198,7 +198,7 @@ class Simulation:
                 self._arrives(what.index)
                 continue
             for event in self.world.happens(what, self.now, lambda: self.state):
-                self._take(event)
+                self._happens(event)
         if not self._every:
             self._decide()
         elif self.now % self._every == 0 and (self.state.due or not happened or self._wakes() <= self.now):
@@ -218,20 +218,24 @@ class Simulation:
         self.collector.submitted(job, self.now)
         if index + 1 == len(self.setup.workload.arrivals):
             self.collector.notes.by_last = astuple(gpu_time(self.end()))
-        self._take(events.Submit(job))
+        self._happens(events.Submit(job))
         self._next_arrival()
 
     # The engine
 
+    def _happens(self, event: events.Event) -> None:
+        """Take in something that is no decision."""
+        if self.setup.settings.keep_log:
+            self.happened.append((self.now / 1000.0, event))
+        self._take(event)
+
     def _take(self, event: events.Event) -> None:
         """Take in an event, and what the agents answer at once to what it leads to."""
-        now_s, log = self.now / 1000.0, self.setup.settings.keep_log
+        now_s = self.now / 1000.0
         todo: deque[events.Event] = deque((event,))
         while todo:
             each = todo.popleft()
             found = step(self.state, each, now_s)
-            if log:
-                self.log.append(LogEntry(len(self.log) + 1, now_s, each))
             self.state = found.state
             if isinstance(each, events.Report):
                 self.world.heard(each, self.now)

@@ -41,8 +41,8 @@ class SimSettings:
     Decisions are made every `round_every_s` where there is something to decide; 0: after whatever happens at an
     instant, as `optsched replay` does. Series are sampled every `sample_every_s`, and maps of the nodes taken at the
     instants `maps_at`. `until_s` ends the simulation early (None: when all jobs have ended or nothing moves any more).
-    `checked`: the books are held against the engine's after every instant, which takes time. `keep_log`: every event is
-    kept, for who wants to replay it.
+    `checked`: the books are held against the engine's after every instant, which takes time. `keep_log`: what
+    happens is kept, for who wants to replay it.
     """
 
     seed: int = 0

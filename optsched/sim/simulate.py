@@ -35,7 +35,11 @@ def required_levels(workload: Workload) -> frozenset[LevelName]:
 def begin(task: Task, clock: Clock) -> Simulation:
     """Return a simulation that is about to begin."""
     policy = POLICIES[task.policy]
-    setup = replace(task.setup, profile=policy.profile(task.setup.profile))
+    given = task.setup.settings
+    # What is only worth a new round is looked at as often as rounds are.
+    engine = replace(given.engine, round_every_s=max(given.round_every_s, given.engine.round_every_s))
+    settings = replace(given, engine=engine)
+    setup = replace(task.setup, profile=policy.profile(task.setup.profile), settings=settings)
     levels = required_levels(setup.workload)
     means = Means(clock, setup.settings.seed, task.deterministic_s, levels)
     return Simulation(setup, policy.planner(means), clock)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -69,10 +70,20 @@ def workload(seed: int, jobs: int = 30, gpus: int = 36, load: float = 1.2) -> Wo
     return Workload(f"made-{seed}", tuple(arrivals), teams)
 
 
-def simulation(seed: int, policy: str = "greedy", settings: SimSettings | None = None, jobs: int = 30) -> Simulation:
-    """A simulation of a small cluster that is about to begin."""
+def simulation(
+    seed: int, policy: str = "greedy", settings: SimSettings | None = None, jobs: int = 30, free: bool = False
+) -> Simulation:
+    """A simulation of a small cluster that is about to begin; `free`: checkpoints block nothing."""
     chosen = POLICIES[policy]
     settings = settings or SimSettings(seed=seed, failures=BREAKS, checked=True, sample_every_s=600.0)
-    setup = Setup(cluster(), workload(seed, jobs), chosen.profile(SLOW), SLOW, settings)
+    made = workload(seed, jobs)
+    if free:
+        made = replace(made, arrivals=tuple(_free(each) for each in made.arrivals))
+    setup = Setup(cluster(), made, chosen.profile(SLOW), SLOW, settings)
     means = Means(StoppedClock(), seed, 0.05, frozenset({LevelName("rack")}))
     return Simulation(setup, chosen.planner(means), StoppedClock())
+
+
+def _free(arrival: Arrival) -> Arrival:
+    job = arrival.job
+    return replace(arrival, job=replace(job, checkpoint=replace(job.checkpoint, cost_s=0.0)))

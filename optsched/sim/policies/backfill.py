@@ -5,12 +5,14 @@ A place is a set of nodes, not a number: gangs that require a domain are kept on
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 import numpy as np
 
 from optsched.planner.forecast import Reserved
 from optsched.rounds.problem import Ints, Problem, RoundJob, Spread
 from optsched.rounds.score import gpu_type_of
-from optsched.sim.policies.baseline import Baseline, Choice, Starts, by_age, expected_s, releases, size_of
+from optsched.sim.policies.baseline import Baseline, Choice, Ends, Starts, by_age, expected_s, size_of
 from optsched.sim.policies.policy import Means, Policy
 from optsched.solve.packing import pack
 
@@ -36,19 +38,20 @@ def easy(problem: Problem) -> Choice:
         starts.start(job, spread)
     if head is None:
         return Choice(starts.assignment)
-    reserved = _shadow(problem, starts, head)
+    ends = Ends(problem, starts)
+    reserved = _shadow(problem, ends, head)
     if reserved is None:
         _fill_in(starts, behind)
         return Choice(starts.assignment)
-    room = Room(problem, starts, reserved)
+    room = Room(ends, reserved)
     for job in behind:
         if not starts.allowed(job):
             continue
-        ends = problem.snapshot.now + expected_s(problem, job) <= (reserved.start_at or 0.0)
-        spread = starts.fit(job) if ends else starts.fit(job, room.beside(starts.ledger.gpus), "beside")
+        in_time = problem.snapshot.now + expected_s(problem, job) <= (reserved.start_at or 0.0)
+        spread = starts.fit(job) if in_time else starts.fit(job, room.beside(starts.ledger.gpus), "beside")
         if spread is not None:
             starts.start(job, spread)
-            if not ends:
+            if not in_time:
                 room.take(spread)
     return Choice(starts.assignment, (reserved,))
 
@@ -59,49 +62,29 @@ def _fill_in(starts: Starts, jobs: list[RoundJob]) -> None:
             starts.start(job, spread)
 
 
-def ends_of(problem: Problem, starts: Starts) -> tuple[list[float], list[Spread]]:
-    """Return when what runs and what this round starts is expected to end, soonest first, and what it gives back."""
-    now = problem.snapshot.now
-    found = list(releases(problem))
-    found += [(now + expected_s(problem, problem.jobs[j]), spread) for j, spread in starts.ledger.changed.items()]
-    found = sorted((each for each in found if each[0] < float("inf")), key=lambda each: each[0])
-    return [end for end, _ in found], [spread for _, spread in found]
-
-
-def _shadow(problem: Problem, starts: Starts, head: RoundJob) -> Reserved | None:
+def _shadow(problem: Problem, ends: Ends, head: RoundJob) -> Reserved | None:
     """Return where and when the first waiting job can start by the estimates, None where no estimate says so."""
-    ends, spreads = ends_of(problem, starts)
+    nodes, count = problem.nodes, len(ends.at)
 
-    def after(count: int) -> Spread | None:
-        free = starts.ledger.gpus.copy()
-        for spread in spreads[:count]:
-            for n, gpus in spread:
-                free[n] += gpus
-        nodes = problem.nodes
-        return pack(problem, head, free, nodes.cpus_u, nodes.memory_u, size_of(head))
+    def after(gone: int) -> Spread | None:
+        return pack(problem, head, ends.free_after(gone), nodes.cpus_u, nodes.memory_u, size_of(head))
 
-    if not ends or after(len(ends)) is None:
+    if not count or after(count) is None:
         return None
     # The more has ended the more is free: the least number that is enough.
-    low, high = 0, len(ends)
+    low, high = 0, count
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if after(middle) is not None else (middle, high)
     place = after(high)
-    return None if place is None else Reserved(head, place, ends[high - 1])
+    return None if place is None else Reserved(head, place, ends.at[high - 1])
 
 
 class Room:
     """What may be used past a reservation's start: all, but on its nodes only what it leaves over by then."""
 
-    def __init__(self, problem: Problem, starts: Starts, reserved: Reserved) -> None:
-        until = reserved.start_at or 0.0
-        there = starts.ledger.gpus.copy()
-        ends, spreads = ends_of(problem, starts)
-        for end, spread in zip(ends, spreads, strict=True):
-            if end <= until:
-                for n, gpus in spread:
-                    there[n] += gpus
+    def __init__(self, ends: Ends, reserved: Reserved) -> None:
+        there = ends.free_after(bisect_right(ends.at, reserved.start_at or 0.0))
         self._nodes = np.array([n for n, _ in reserved.spread], dtype=np.int64)
         wanted = np.array([gpus for _, gpus in reserved.spread], dtype=np.int64)
         self._over = np.maximum(0, there[self._nodes] - wanted)
@@ -150,17 +133,11 @@ class Outlook:
 
     def __init__(self, problem: Problem, starts: Starts) -> None:
         self.problem, self.starts = problem, starts
-        ends, spreads = ends_of(problem, starts)
-        step = max(1, -(-len(ends) // STEPS))
-        self.times = [problem.snapshot.now]
-        free = starts.ledger.gpus.copy()
-        rows = [free.copy()]
-        for first in range(0, len(ends), step):
-            for spread in spreads[first : first + step]:
-                for n, gpus in spread:
-                    free[n] += gpus
-            self.times.append(ends[min(first + step, len(ends)) - 1])
-            rows.append(free.copy())
+        ends = Ends(problem, starts)
+        step = max(1, -(-len(ends.at) // STEPS))
+        counts = [*range(step, len(ends.at), step), len(ends.at)] if ends.at else []
+        self.times = [problem.snapshot.now, *(ends.at[count - 1] for count in counts)]
+        rows = [ends.free_after(count) for count in (0, *counts)]
         self.free = np.stack(rows)
         self._from: dict[object, int] = {}
 

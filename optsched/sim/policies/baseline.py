@@ -6,8 +6,10 @@ is the engine's, for all policies alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from optsched.engine.view import Viewer
 from optsched.planner.assemble import assemble
@@ -23,6 +25,7 @@ from optsched.solve.ladder import Answer
 from optsched.solve.ledger import Ledger
 from optsched.solve.packing import pack
 from optsched.solve.result import Result
+from optsched.values.job import Job, JobState
 from optsched.values.plan import Plan, Source
 from optsched.values.snapshot import Snapshot
 
@@ -147,16 +150,40 @@ def expected_s(problem: Problem, job: RoundJob) -> float:
     return float("inf") if estimate is None else estimate
 
 
-def releases(problem: Problem) -> Iterator[tuple[float, Spread]]:
-    """Yield when each running job is expected to be gone, and what it gives back then; inf where it does not say.
+class Ends:
+    """When what runs, and what a round starts, is expected to be gone, soonest first: `at`, instants in seconds.
 
-    One that has run past its estimate is expected to run for as long again.
+    Who does not say never is. One that has run past its estimate is expected to run for as long again.
     """
-    now = problem.snapshot.now
-    for job in problem.running:
-        started, estimate = job.job.started_at, job.job.estimated_runtime_s
-        if started is None or estimate is None:
-            yield float("inf"), job.spread_now
-            continue
-        end = started + estimate
-        yield end if end > now else now + max(60.0, now - started), job.spread_now
+
+    def __init__(self, problem: Problem, starts: Starts) -> None:
+        now, pairs = problem.snapshot.now, problem.occupancy
+        running = [job for job in problem.snapshot.jobs if job.state is JobState.RUNNING]
+        changed = list(starts.ledger.changed.items())
+        ends = [_end(job, now) for job in running]
+        ends += [now + expected_s(problem, problem.jobs[j]) for j, _ in changed]
+        order = np.argsort(np.array(ends), kind="stable")
+        place = np.empty(len(ends), dtype=np.int64)
+        place[order] = np.arange(len(ends))
+        given = [(len(running) + i, n, gpus) for i, (_, spread) in enumerate(changed) for n, gpus in spread]
+        more = np.array(given, dtype=np.int64).reshape(-1, 3)
+        self._place = place[np.concatenate((pairs.pair_job, more[:, 0]))]
+        self._node = np.concatenate((pairs.pair_node, more[:, 1]))
+        self._gpus = np.concatenate((pairs.pair_gpus, more[:, 2]))
+        self._free = starts.ledger.gpus
+        self.at = [end for end in np.array(ends)[order].tolist() if end < float("inf")]
+
+    def free_after(self, count: int) -> Ints:
+        """Return what is free on each node once the first `count` are gone."""
+        gone = self._place < count
+        free = self._free.copy()
+        np.add.at(free, self._node[gone], self._gpus[gone])
+        return free
+
+
+def _end(job: Job, now: float) -> float:
+    started, estimate = job.started_at, job.estimated_runtime_s
+    if started is None or estimate is None:
+        return float("inf")
+    end = started + estimate
+    return end if end > now else now + max(60.0, now - started)
