@@ -117,7 +117,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         type=_span,
         action="append",
         default=[],
-        help="keep a map of the nodes (default with --html: when a quarter, half, three quarters of the jobs have come)",
+        help="keep a map of the nodes (default with --html: when a quarter, a half, three quarters of all have come)",
     )
     group.add_argument(
         "--gantt",
