@@ -34,7 +34,7 @@ def test_plans_are_valid_and_the_engine_keeps_its_invariants(policy, monkeypatch
         return found
 
     monkeypatch.setattr(kernel, "step", watched)
-    running = simulation(2, policy, jobs=6 if policy in SEARCHING else 30)
+    running = simulation(2, policy, jobs=5 if policy in SEARCHING else 16)
     running.run()
     assert not faults, faults[:5]
     found = metrics(running.end())
