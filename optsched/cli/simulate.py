@@ -47,7 +47,7 @@ failures:
 {failures}
 examples:
   optsched simulate philly.csv.gz --cluster h100-10k --load 0.9
-  optsched simulate philly.csv.gz --policy greedy,fifo,easy-backfill --jobs 2
+  optsched simulate philly.csv.gz --policy greedy,easy-backfill --jobs 2
   optsched simulate philly.csv.gz --until 7d --save week.sim
   optsched simulate philly.csv.gz --resume week.sim --format json > result.json"""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from optsched.clock import StoppedClock
 from optsched.engine.step import step
 from optsched.sim import kernel
 from optsched.sim.figures import gpu_time, metrics
@@ -34,7 +33,7 @@ def test_plans_are_valid_and_the_engine_keeps_its_invariants(policy, monkeypatch
         return found
 
     monkeypatch.setattr(kernel, "step", watched)
-    running = simulation(2, policy, jobs=6 if policy in SEARCHING else 30)
+    running = simulation(2, policy, jobs=5 if policy in SEARCHING else 16)
     running.run()
     assert not faults, faults[:5]
     found = metrics(running.end())
@@ -48,7 +47,7 @@ def planned(policy, *jobs, nodes=None, teams=None):
     given = snapshot(
         nodes or racks(8, r1="a b", r2="c d"), *jobs, *(teams or [team("t")]), profile=POLICIES[policy].profile(QUIET)
     )
-    plan = POLICIES[policy].planner(Means(StoppedClock()))(given)
+    plan = POLICIES[policy].planner(Means())(given)
     return {str(each.job): sorted(map(str, each.placement)) for each in plan.starts}, plan
 
 
