@@ -169,8 +169,10 @@ def run(args: argparse.Namespace) -> int:
     from optsched.cli.render_simulate import comparison_to_text
     from optsched.sim.many import simulate_all
     from optsched.sim.results import Comparison, to_json
+    from optsched.sim.simulate import collect_seldom
 
     tasks = _tasks(args)
+    collect_seldom()
     clock = WallClock()
     with Progress(clock) as progress:
         report = _with_end(progress, clock)
