@@ -89,7 +89,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--profile",
         metavar="NAME|PATH",
         action="append",
-        help="every policy goes by it; one or more (default: default)",
+        help="every policy goes by it (default: default); of several the first one's speeds are the real ones",
     )
     group.add_argument(
         "--deterministic",
@@ -208,13 +208,13 @@ def _tasks(args: argparse.Namespace) -> list[Task]:
     cluster = load_cluster(args.cluster or (DEFAULT_CLUSTER if args.files else EXAMPLE_CLUSTER))
     settings = _settings(args, sum(node.gpus for node in cluster.nodes))
     tasks = []
-    for source in args.profile or ["default"]:
-        profile = load_profile(source)
+    profiles = [load_profile(source) for source in args.profile or ["default"]]
+    for profile in profiles:
         workload = _workload(args, cluster, profile)
         if args.html is not None and not args.map_at:
             quarters = (workload.arrivals[len(workload.arrivals) * part // 4].at for part in (1, 2, 3))
             settings = replace(settings, maps_at=tuple(dict.fromkeys(at for at in quarters if at > 0)))
-        setup = Setup(cluster, workload, profile, profile, settings)
+        setup = Setup(cluster, workload, profile, profiles[0], settings)
         tasks += [Task(setup, name, profile.name, args.deterministic) for name in names]
     if (args.save or args.resume) and len(tasks) > 1:
         raise UsageError("--save and --resume: given several simulations; allowed: one policy, one profile")
