@@ -12,20 +12,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import grpc
 import numpy as np
 
-from benchmarks.service.agents import Ledger, SimAgent
 from benchmarks.service.clients import Prober, Submitters, all_jobs, spread, submit_many
 from benchmarks.service.process import Scheduler, cores, machine, use_of
-from optsched.wire.v1 import cluster_pb2, cluster_pb2_grpc, scheduler_pb2, scheduler_pb2_grpc, types_pb2
-
-GPUS = 8
+from benchmarks.service.world import GPUS, World, until
+from optsched.wire.v1 import cluster_pb2, scheduler_pb2, types_pb2
 
 
 class Table:
@@ -76,7 +72,7 @@ async def submit(args: argparse.Namespace) -> None:
 
 async def queue(args: argparse.Namespace) -> None:
     """Fill the queue behind a full cluster, page through it, submit some more, and restart."""
-    world = World(args, lambda: None)
+    world = World(args.folder, args.nodes, args.flags, lambda: None)
     scheduler = world.scheduler
     await world.begin()
     row = Table(scheduler).row
@@ -98,7 +94,7 @@ async def queue(args: argparse.Namespace) -> None:
     row("GetStatus, 20 times a second all the while", spread(await prober.stop()))
     planned = [each for each in rounds(scheduler.log) if each["queued"] > 0.9 * args.jobs]
     for key, what in (("wall_s", "planned in"), ("took_s", "from its begin until all of it is in force")):
-        times = spread([1000.0 * each[key] for each in planned])
+        times = spread([1000.0 * each[key] for each in planned]) if planned else "none was"
         row(f"{len(planned)} rounds over them, each {what}", times, "a budget of 2 s")
     row("memory of the scheduler and its helpers", memory(scheduler), "2 GiB")
     await scheduler.kill()
@@ -131,105 +127,6 @@ def memory(scheduler: Scheduler) -> str:
 # Agents
 
 
-def cluster_file(folder: Path, nodes: int) -> Path:
-    """Write a cluster of nodes with 8 GPUs: racks of 4 nodes, blocks of 16 racks."""
-    plain = {
-        "levels": ["block", "rack"],
-        "nodes": [
-            {"id": f"n{n:04}", "gpus": GPUS, "domains": {"block": f"b{n // 64}", "rack": f"r{n // 4}"}}
-            for n in range(nodes)
-        ],
-    }
-    path = folder / "cluster.json"
-    path.write_text(json.dumps(plain))
-    return path
-
-
-class World:
-    """Agents, and stubs for the scheduler that they are connected to."""
-
-    def __init__(self, args: argparse.Namespace, lasts_s: Callable[[], float | None]) -> None:
-        flags = ["--cluster", str(cluster_file(args.folder, args.nodes)), *args.flags]
-        self.scheduler = Scheduler(args.folder, flags)
-        self.ledger = Ledger()
-        self.agents = {
-            f"n{n:04}": SimAgent(
-                f"n{n:04}", GPUS, self.ledger, lasts_s, self.scheduler.address, np.random.default_rng(n)
-            )
-            for n in range(args.nodes)
-        }
-        self.channel = grpc.aio.insecure_channel(self.scheduler.address)
-        self.jobs = scheduler_pb2_grpc.SchedulerStub(self.channel)  # type: ignore[no-untyped-call]
-        self.cluster = cluster_pb2_grpc.ClusterStub(self.channel)  # type: ignore[no-untyped-call]
-
-    async def begin(self) -> tuple[float, float]:
-        """Start all; return after how many seconds the scheduler served, and all nodes were in service."""
-        ready_s = await self.scheduler.start()
-        began = time.perf_counter()
-        for agent in self.agents.values():
-            agent.run()
-        await until(self.all_up, "all nodes are up")
-        return ready_s, time.perf_counter() - began
-
-    async def all_up(self) -> bool:
-        """Whether every node is in service and its agent connected."""
-        if not all(agent.connected for agent in self.agents.values()):
-            return False
-        up = cluster_pb2.ListNodesRequest(states=[types_pb2.NODE_STATE_UP], page_size=1)
-        try:
-            return bool((await self.cluster.ListNodes(up, timeout=10.0)).total == len(self.agents))
-        except grpc.aio.AioRpcError:
-            return False
-
-    async def not_up(self) -> int:
-        """How many nodes are not in service."""
-        up = cluster_pb2.ListNodesRequest(states=[types_pb2.NODE_STATE_UP], page_size=1)
-        return len(self.agents) - int((await self.cluster.ListNodes(up, timeout=10.0)).total)
-
-    async def all_free(self) -> bool:
-        """Whether no GPU is booked."""
-        status = await self.cluster.GetStatus(cluster_pb2.GetStatusRequest(), timeout=10.0)
-        return bool(status.gpus_free == status.gpus)
-
-    async def lost_at(self, node: str) -> float:
-        """Wait until a node is given up, and return when that was."""
-        async for event in self.cluster.WatchEvents(cluster_pb2.WatchEventsRequest()):
-            if event.node == node and event.text.startswith("lost"):
-                return float(event.at)
-        raise RuntimeError("the scheduler tells nothing any more")
-
-    async def get(self, name: str) -> types_pb2.Job:
-        """Return a job."""
-        found: types_pb2.Job = await self.jobs.GetJob(scheduler_pb2.GetJobRequest(id=name), timeout=10.0)
-        return found
-
-    async def runs(self, name: str, run: int) -> bool:
-        """Whether a run of a job is on."""
-        found = await self.get(name)
-        return bool(found.state == types_pb2.JOB_STATE_RUNNING and found.run == run)
-
-    async def gang(self, name: str, gpus: int) -> None:
-        """Submit a gang of whole nodes."""
-        spec = types_pb2.JobSpec(id=name, gpus=gpus, gpus_per_node=GPUS, command=["true"])
-        await self.jobs.SubmitJob(scheduler_pb2.SubmitJobRequest(job=spec), timeout=10.0)
-
-    async def end(self) -> None:
-        """End all."""
-        await asyncio.gather(*(agent.die() for agent in self.agents.values()))
-        await self.channel.close()
-        await self.scheduler.stop()
-
-
-async def until(met: Callable[[], Awaitable[bool]], what: str, most_s: float = 300.0) -> float:
-    """Wait until a condition is met, and return how long that took, in seconds."""
-    began = time.perf_counter()
-    while not await met():
-        if time.perf_counter() - began > most_s:
-            raise RuntimeError(f"{what}: not within {most_s:.0f} s")
-        await asyncio.sleep(0.1)
-    return time.perf_counter() - began
-
-
 async def whole_gang(world: World, nodes: int) -> tuple[float, float]:
     """Start a gang on so many nodes and withdraw it; return the seconds from its commit to its last start command, and
     from its submission until it runs.
@@ -253,7 +150,7 @@ async def whole_gang(world: World, nodes: int) -> tuple[float, float]:
 
 async def agents(args: argparse.Namespace) -> None:
     """Let agents beat on a full cluster, lose one, and restart the scheduler under them."""
-    world = World(args, lambda: None)
+    world = World(args.folder, args.nodes, args.flags, lambda: None)
     row = Table(world.scheduler).row
     ready_s, up_s = await world.begin()
     row(f"scheduler ready, then {args.nodes:,} agents registered and probed", f"{ready_s:.1f} s, {up_s:.1f} s")
@@ -322,7 +219,7 @@ async def agents(args: argparse.Namespace) -> None:
 async def chaos(args: argparse.Namespace) -> None:
     """Kill the scheduler at moments drawn from a seed, while clients submit and gangs come and go."""
     draw = np.random.default_rng(args.seed)
-    world = World(args, lambda: float(draw.uniform(0.5, 4.0)))
+    world = World(args.folder, args.nodes, args.flags, lambda: float(draw.uniform(0.5, 4.0)))
     row = Table(world.scheduler).row
     await world.begin()
     load = Submitters(world.scheduler.address, args.clients, again=True, pause_s=0.2)

@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 import numpy as np
 
+from optsched.agent.link import wait_s
 from optsched.wire.v1 import agent_pb2 as wire
 from optsched.wire.v1 import agent_pb2_grpc, types_pb2
 
@@ -103,7 +104,7 @@ class SimAgent:
         self.held.clear()
 
     async def _live(self) -> None:
-        wait_s = 0.5
+        failures = 0
         while True:
             before = self.registrations
             async with grpc.aio.insecure_channel(self.address, options=OWN_CONNECTION) as channel:
@@ -113,8 +114,8 @@ class SimAgent:
                     pass
                 finally:
                     self._call, self.registered_at = None, 0.0
-            wait_s = 0.5 if self.registrations > before else min(15.0, 2 * wait_s)
-            await asyncio.sleep(wait_s * float(self.draw.uniform(0.5, 1.0)))
+            failures = 1 if self.registrations > before else failures + 1
+            await asyncio.sleep(wait_s(failures, self.draw))
 
     async def _stream(self, channel: grpc.aio.Channel) -> None:
         call = agent_pb2_grpc.AgentStub(channel).Connect()  # type: ignore[no-untyped-call]

@@ -23,6 +23,9 @@ from optsched.wire.v1 import agent_pb2_grpc
 log = logging.getLogger(__name__)
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 15.0
+OFTEN = 8
+"""So many times an agent tries again soon: a scheduler does not wait for long before it gives up a node."""
+
 MOST_QUEUED = 256
 MIB = 2**20
 _Call = Any
@@ -55,10 +58,10 @@ _FINAL = {
 def wait_s(failures: int, draw: np.random.Generator) -> float:
     """Return how long to wait before connecting again after so many failures in a row (1 or more), in seconds.
 
-    Doubled with each, from 0.5 up to 15; of that a half to the whole, by chance, so that a thousand agents do not come
-    back at one moment.
+    At first 0.5, up to the eighth 1, then doubled with each up to 15; of that a half to the whole, by chance, so that a
+    thousand agents do not come back at one moment.
     """
-    longest = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(failures - 1, 10))
+    longest = FIRST_WAIT_S if failures == 1 else min(LONGEST_WAIT_S, 2.0 ** min(max(0, failures - OFTEN), 10))
     return float(draw.uniform(longest / 2, longest))
 
 

@@ -37,6 +37,9 @@ MOST_AHEAD = 1_000_000
 """By so many epochs an agent may know more than a store that was restored; each start of a scheduler is one."""
 
 
+GOING = "the scheduler shuts down: connect again"
+
+
 @dataclass(frozen=True, slots=True)
 class AgentRules:
     """How agents are served.
@@ -134,7 +137,7 @@ class Agents:
         """End all streams: agents keep what runs, and connect again."""
         self._ending = True
         for session in list(self._sessions.values()):
-            session.end(NotLeading("the scheduler shuts down: connect again"))
+            session.end(NotLeading(GOING))
 
     # One stream
 
@@ -156,6 +159,8 @@ class Agents:
         if not isinstance(found, Session):
             yield found
             return
+        if self._ending:
+            found.end(NotLeading(GOING))
         reader = asyncio.create_task(self._read(found, incoming))
         try:
             while (message := await found.next()) is not None:
