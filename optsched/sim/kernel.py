@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass, field, replace
 
 from optsched.clock import Clock
@@ -25,6 +25,7 @@ from optsched.sim.collect import Collector, Notes
 from optsched.sim.figures import Ended, gpu_time
 from optsched.sim.physics import Physics
 from optsched.sim.policies.policy import Planning
+from optsched.sim.runs import Run
 from optsched.sim.settings import SimSettings
 from optsched.sim.workload import Ending, Workload
 from optsched.sim.world import World, WorldState
@@ -121,6 +122,25 @@ class Simulation:
         """Go on from where another simulation of the same setup stood; its calendar is in place already."""
         self.now, self.state, self.world.now, self.collector.notes = now, state, world, notes
         self.account = Account(state, books)
+
+    def begin_midway(self, state: State, runs: Iterable[Run], present: int) -> None:
+        """Begin with a state, at its instant 0, in which these runs have their GPUs.
+
+        The first `present` jobs of the workload are in by then.
+        """
+        self.state, self.account = state, Account(state)
+        calendar = self.calendar
+        ahead = [entry for entry in calendar.entries if not isinstance(entry[2], hap.Arrives)]
+        calendar.awaited -= len(calendar.entries) - len(ahead)
+        heapq.heapify(ahead)
+        calendar.entries, calendar.arrived = ahead, present
+        for arrival in self.setup.workload.arrivals[:present]:
+            self.collector.submitted(arrival.job, round(arrival.job.submitted_at * 1000))
+        for run in runs:
+            self.world.already_runs(run, state.jobs[run.job].job, self.now)
+        for record in state.nodes.values():
+            self.world.out_of_service(record, self.now)
+        self._next_arrival()
 
     def _next_arrival(self) -> None:
         arrivals, index = self.setup.workload.arrivals, self.calendar.arrived
