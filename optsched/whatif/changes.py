@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from optsched.errors import UsageError
 from optsched.files.report import known, listed, show
@@ -154,7 +153,7 @@ def _add_nodes(snapshot: Snapshot, change: AddNodes) -> Snapshot:
         domains = {level: _unused(f"new-{level}", _names_at(snapshot, level)) for level in levels}
     else:
         domains = {level: name for level, name in model.domains.items() if all(n.domains.get(level) == name for n in beside)}
-    return _with_nodes(snapshot, [replace(_fresh(model), domains=MappingProxyType(domains))] * change.count)
+    return _with_nodes(snapshot, [replace(_fresh(model), domains=domains)] * change.count)
 
 
 def _add_like(snapshot: Snapshot, change: AddLike) -> Snapshot:
@@ -165,7 +164,7 @@ def _add_like(snapshot: Snapshot, change: AddLike) -> Snapshot:
     level = snapshot.cluster.levels[found[0][0]]
     for _ in range(change.copies):
         name = _unused(f"{models[0].domains[level]}-new", _names_at(snapshot, level))
-        copies = [replace(_fresh(node), domains=MappingProxyType({**node.domains, level: name})) for node in models]
+        copies = [replace(_fresh(node), domains={**node.domains, level: name}) for node in models]
         snapshot = _with_nodes(snapshot, copies)
     return snapshot
 
