@@ -38,7 +38,7 @@ def named(result: Result) -> str:
     return name if result.profile == "default" else f"{name}, {clean(result.profile)}"
 
 
-_ROWS: Sequence[tuple[str, Callable[[Result], str]]] = (
+ROWS: Sequence[tuple[str, Callable[[Result], str]]] = (
     ("simulated", lambda r: duration(r.end_s)),
     ("jobs that ended", lambda r: number(sum(n for name, n in r.metrics.jobs.items() if name != "not ended"))),
     ("utilisation", lambda r: percent(r.metrics.utilisation)),
@@ -68,7 +68,7 @@ _ROWS: Sequence[tuple[str, Callable[[Result], str]]] = (
 
 def _side_by_side(results: Sequence[Result], width: int, style: Style) -> list[str]:
     columns = [Column(""), *(Column(named(result), right=True, least=8, paint=style.name) for result in results)]
-    rows = [Row([name, *(tell(result) for result in results)]) for name, tell in _ROWS]
+    rows = [Row([name, *(tell(result) for result in results)]) for name, tell in ROWS]
     return table(columns, rows, width, style.faint)
 
 
@@ -104,9 +104,18 @@ def _cells(each: Waits) -> list[str]:
         clean(each.name),
         number(each.jobs),
         number(each.never_started),
-        *(duration(value) for value in (wait.p50, wait.p90, wait.p99, wait.max)),
+        *(_short(value) for value in (wait.p50, wait.p90, wait.p99, wait.max)),
         *(f"{value:.2f}" if slow.count else "-" for value in (slow.p50, slow.p90)),
     ]
+
+
+def _short(seconds: float) -> str:
+    """Return a duration in one unit: "30 s", "3.5 min", "4.1 h", "12 d"."""
+    for size, unit in ((86_400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= size:
+            amount = seconds / size
+            return f"{amount:.1f} {unit}" if amount < 100 else f"{amount:,.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def _counts(counts: Mapping[str, int]) -> str:

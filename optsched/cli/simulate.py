@@ -7,6 +7,7 @@ import math
 import re
 import sys
 import textwrap
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from optsched.cli.options import add_format, seconds, seed
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from optsched.values.cluster import Cluster
     from optsched.values.profile import Profile
 
+DEFAULT_CLUSTER = "h100-10k"
+EXAMPLE_CLUSTER = "philly-160"
+"""The cluster that fits the trace that comes with optsched."""
+
 DESCRIPTION = """\
 Simulate a trace of jobs on a cluster. The scheduler itself decides; simulated
 agents start, drain and lose what they are told, gangs train as fast as their
@@ -38,7 +43,7 @@ failures:
 {failures}
 examples:
   optsched simulate philly.csv.gz --cluster h100-10k --load 0.9
-  optsched simulate philly.csv.gz --policy greedy,fifo,easy-backfill --jobs 2
+  optsched simulate philly.csv.gz --policy greedy,easy-backfill --jobs 2
   optsched simulate philly.csv.gz --until 7d --save week.sim
   optsched simulate philly.csv.gz --resume week.sim --format json > result.json"""
 
@@ -59,11 +64,18 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
             failures="".join(_entry(each.name, each.source) for each in FAILURES.values()),
         ),
     )
-    parser.add_argument("files", metavar="TRACE", nargs="+", help="files of one trace, in any format of optsched trace")
-    parser.add_argument("--from-format", metavar="FORMAT", help="read it as this (see optsched trace --help)")
-    parser.add_argument("--cluster", metavar="NAME|PATH", default="h100-10k", help="default: h100-10k")
     parser.add_argument(
-        "--load", metavar="LOAD", type=_factor, help="divide submit times so that the cluster is offered this load"
+        "files",
+        metavar="TRACE",
+        nargs="*",
+        help="files of one trace, in any format of optsched trace (default: the busy day that comes with optsched)",
+    )
+    parser.add_argument("--from-format", metavar="FORMAT", help="read it as this (see optsched trace --help)")
+    parser.add_argument(
+        "--cluster", metavar="NAME|PATH", help=f"default: {DEFAULT_CLUSTER}; {EXAMPLE_CLUSTER} for the busy day"
+    )
+    parser.add_argument(
+        "--load", metavar="LOAD", type=factor, help="divide submit times so that the cluster is offered this load"
     )
     group = parser.add_argument_group("who decides")
     group.add_argument(
@@ -88,15 +100,16 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     group = parser.add_argument_group("what happens")
     group.add_argument("--failures", metavar="NAME", default="llama3", help="which rates (default: llama3)")
     group.add_argument("--seed", metavar="N", type=seed, default=0, help="of all that is drawn (default 0)")
-    group.add_argument("--until", metavar="T", type=_span, help="end then: 3600, 12h, 7d (default: when all is done)")
+    group.add_argument("--until", metavar="T", type=span, help="end then: 3600, 12h, 7d (default: when all is done)")
     group.add_argument("--checked", action="store_true", help="hold the books against the state at every instant")
     group = parser.add_argument_group("how it runs, what is written")
-    group.add_argument("--jobs", metavar="N", type=_processes, default=1, help="processes, for several policies")
+    group.add_argument("--jobs", metavar="N", type=whole, default=1, help="processes, for several policies")
     group.add_argument("--save", metavar="PATH", help="with --until: save where it stands, to be resumed")
     group.add_argument("--resume", metavar="PATH", help="go on from there; trace and options as they were")
-    group.add_argument("--sample", metavar="T", type=_span, default=3600.0, help="between samples (default 1h)")
-    group.add_argument("--map-at", metavar="T", type=_span, action="append", default=[], help="keep a map of the nodes")
-    group.add_argument("--gantt", metavar="GPUS", type=_processes, default=256, help="gangs to follow (default 256)")
+    group.add_argument("--sample", metavar="T", type=span, default=3600.0, help="between samples (default 1h)")
+    group.add_argument("--map-at", metavar="T", type=span, action="append", default=[], help="keep a map of the nodes")
+    group.add_argument("--gantt", metavar="GPUS", type=whole, default=256, help="gangs to follow (default 256)")
+    parser.add_argument("--html", metavar="PATH", help="write an HTML page with plots there as well")
     add_format(parser)
     parser.set_defaults(run=run)
 
@@ -106,7 +119,8 @@ def _entry(name: str, about: str) -> str:
     return textwrap.fill(about, 79, initial_indent=f"  {name:<20} ", subsequent_indent=" " * 23) + "\n"
 
 
-def _factor(text: str) -> float:
+def factor(text: str) -> float:
+    """Return a factor from 0.001 to 1,000."""
     value = float(text) if re.fullmatch(r"[0-9]*\.?[0-9]+", text) else math.nan
     if not 0.001 <= value <= 1000:
         raise argparse.ArgumentTypeError(f"given {text[:80]!r}; allowed: a number from 0.001 to 1,000")
@@ -120,7 +134,8 @@ def _period(text: str) -> float:
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY_S}
 
 
-def _span(text: str) -> float:
+def span(text: str) -> float:
+    """Return a duration in seconds, given as 3600, 30m, 12h or 7d."""
     found = re.fullmatch(r"([0-9]*\.?[0-9]+)([smhd]?)", text)
     value = float(found[1]) * _UNITS[found[2]] if found else math.nan
     if not 0 < value <= 10_000 * DAY_S:
@@ -128,7 +143,8 @@ def _span(text: str) -> float:
     return value
 
 
-def _processes(text: str) -> int:
+def whole(text: str) -> int:
+    """Return a whole number from 1 on."""
     value = int(text) if re.fullmatch(r"[0-9]{1,6}", text) else 0
     if value < 1:
         raise argparse.ArgumentTypeError(f"given {text[:80]!r}; allowed: a whole number from 1 to 999,999")
@@ -144,12 +160,17 @@ def run(args: argparse.Namespace) -> int:
     tasks = _tasks(args)
     clock = WallClock()
     with Progress(clock) as progress:
-        report = _with_end(progress, clock)
+        report = with_end(progress, clock)
         if args.save or args.resume:
             results = [_in_parts(args, tasks[0], clock, report)]
         else:
             results = simulate_all(tasks, args.jobs, clock, report)
     found = Comparison(tuple(results))
+    if args.html is not None:
+        from optsched.cli.html.page import comparison_to_html
+        from optsched.cli.report import write_page
+
+        write_page(comparison_to_html(found), args.html, "--html")
     if args.format == "json":
         say(to_json(found))
     else:
@@ -170,11 +191,11 @@ def _tasks(args: argparse.Namespace) -> list[Task]:
         if name not in POLICIES:
             raise UsageError(f"--policy: given {clean(name)!r}; allowed: {known(list(POLICIES), name, 'one of')}")
     settings = _settings(args)
-    cluster = load_cluster(args.cluster)
+    cluster = load_cluster(args.cluster or (DEFAULT_CLUSTER if args.files else EXAMPLE_CLUSTER))
     tasks = []
     for source in args.profile or ["default"]:
         profile = load_profile(source)
-        workload = _workload(args, cluster, profile)
+        workload = workload_of(args, cluster, profile)
         setup = Setup(cluster, workload, profile, profile, settings)
         tasks += [Task(setup, name, profile.name, args.deterministic) for name in names]
     if (args.save or args.resume) and len(tasks) > 1:
@@ -204,13 +225,15 @@ def _settings(args: argparse.Namespace) -> SimSettings:
     )
 
 
-def _workload(args: argparse.Namespace, cluster: Cluster, profile: Profile) -> Workload:
+def workload_of(args: argparse.Namespace, cluster: Cluster, profile: Profile) -> Workload:
     """Return the workload of a trace, filled in; what was left out of it is said."""
+    from optsched.cli.inputs import example_trace
     from optsched.files.traces import check_format, load_trace
     from optsched.sim.traces.fill import Filling, fill
 
     form = None if args.from_format is None else check_format(args.from_format)
-    trace, _ = load_trace(args.files, form)
+    with ExitStack() as stack:
+        trace, _ = load_trace(args.files or [stack.enter_context(example_trace())], form)
     gpus = sum(node.healthy_gpus for node in cluster.nodes)
     filled = fill(trace, cluster, Filling(seed=args.seed), profile)
     for reason, number in filled.left_out.items():
@@ -228,11 +251,11 @@ def _at_load(workload: Workload, load: float, gpus: int) -> Workload:
     from dataclasses import replace
 
     work = math.fsum(each.work_s * each.job.gpus for each in workload.arrivals)
-    span = max((each.at for each in workload.arrivals), default=0.0)
-    if not work or not span:
+    length_s = max((each.at for each in workload.arrivals), default=0.0)
+    if not work or not length_s:
         raise UsageError("--load: the jobs all come at one moment; allowed: a trace whose jobs come one by one")
-    factor = load * gpus * span / work
-    return replace(workload, arrivals=tuple(replace(each, at=each.at / factor) for each in workload.arrivals))
+    faster = load * gpus * length_s / work
+    return replace(workload, arrivals=tuple(replace(each, at=each.at / faster) for each in workload.arrivals))
 
 
 def _in_parts(args: argparse.Namespace, task: Task, clock: Clock, report: Report) -> Result:
@@ -252,7 +275,7 @@ def _in_parts(args: argparse.Namespace, task: Task, clock: Clock, report: Report
     return finish(simulation, task, clock.monotonic_s() - began)
 
 
-def _with_end(progress: Progress, clock: Clock) -> Report:
+def with_end(progress: Progress, clock: Clock) -> Report:
     """Return a report that tells how much longer it will take, once that can be said."""
     began = clock.monotonic_s()
 

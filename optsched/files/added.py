@@ -10,7 +10,7 @@ from optsched.values.snapshot import Snapshot
 
 
 def read_added(data: object, scope: Scope, snapshot: Snapshot) -> list[Job]:
-    """Return the queued jobs of a list in the schema of files, submitted now where they do not say; faults are noted."""
+    """Return the queued jobs of a list in the schema of files, submitted now unless they say else; faults are noted."""
     about = Known(snapshot.now, Clock(), snapshot.profile)
     about.set_cluster(snapshot.cluster, {str(node.id) for node in snapshot.cluster.nodes})
     about.teams = {team.id: team for team in snapshot.teams}

@@ -109,7 +109,13 @@ def solve_round(
     budget_s = _budget_s(snapshot, options)
     left = max(0.0, budget_s - (clock.monotonic_s() - started)) if budget_s > 0 else 0.0
     budget = Budget(left, options.deterministic_s, options.seed, turn=turn)
-    answer = climb(problem, options.solver, budget, clock, progress, base)
+
+    def guard(given: Problem, plan: Assignment) -> Problem | None:
+        late = delayers(given, reserved, plan)
+        return _kept_off(given, late) if late else None
+
+    # Rounds that follow one another closely have no time for another go.
+    answer = climb(problem, options.solver, budget, clock, progress, base, None if turn is None else guard)
     for _ in range(MOST_KEPT_OFF):
         late = delayers(problem, reserved, answer.assignment)
         if not late:

@@ -165,7 +165,8 @@ class Simulation:
             self._pass(int(at))
             self._instant()
             ended = len(self.state.ended)
-            progress(f"{ended:,} of {total:,} jobs have ended, day {self.now / 86_400_000:.1f}", ended / total)
+            far = max(ended / total, self.now / min(end, pause))
+            progress(f"{ended:,} of {total:,} jobs have ended, day {self.now / 86_400_000:.1f}", far)
 
     def _next(self) -> float:
         """Return the instant at which something happens next, inf where nothing moves any more."""

@@ -48,7 +48,9 @@ def _less(at: float | None, by: float) -> float | None:
     return None if at is None else at - by
 
 
-def begin_midway(snapshot: Snapshot, present: Iterable[Arrival], later: Iterable[Arrival], task: Task, clock: Clock) -> Simulation:
+def begin_midway(
+    snapshot: Snapshot, present: Iterable[Arrival], later: Iterable[Arrival], task: Task, clock: Clock
+) -> Simulation:
     """Return a simulation that is about to go on from a snapshot whose `now` is 0 (see `at_zero`).
 
     `present` has every job of the snapshot, with the work that its run, or a run to come, takes in all; `later` those
@@ -79,6 +81,17 @@ def _run(job: Job, work_s: float, physics: Physics) -> Run:
     since = round((job.started_at or 0.0) * 1000)
     owed = max(max(1, round(work_s * 1000)) * rate, 1 + max(0, -since) * rate)
     return Run(
-        job.id, job.run, job.placed_gpus, nodes, span, rate, since, owed, every, cost, durable,
-        working=len(nodes), trains_from=since,
+        job.id,
+        job.run,
+        job.placed_gpus,
+        nodes,
+        span,
+        rate,
+        since,
+        owed,
+        every,
+        cost,
+        durable,
+        working=len(nodes),
+        trains_from=since,
     )

@@ -41,7 +41,7 @@ def begin(task: Task, clock: Clock) -> Simulation:
     settings = replace(given, engine=engine)
     setup = replace(task.setup, profile=policy.profile(task.setup.profile), settings=settings)
     levels = required_levels(setup.workload)
-    means = Means(clock, setup.settings.seed, task.deterministic_s, levels)
+    means = Means(setup.settings.seed, task.deterministic_s, levels)
     return Simulation(setup, policy.planner(means), clock)
 
 

@@ -7,6 +7,7 @@ The fine stage places what was admitted; where something finds no place, what is
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 
 from optsched.clock import Clock
@@ -15,13 +16,14 @@ from optsched.rounds.check import check
 from optsched.rounds.problem import Problem
 from optsched.rounds.score import Score, score
 from optsched.solve.bounds import Bounds
-from optsched.solve.cpsat.admission import Admission
+from optsched.solve.cpsat.admission import Admission, Admitted
 from optsched.solve.cpsat.decisions import full_scope
 from optsched.solve.cpsat.recorded import goal_of
 from optsched.solve.cpsat.stages import Stages, known
 from optsched.solve.exact import ExactSolver, per_row
 from optsched.solve.fine import STYLES, place
 from optsched.solve.goals import Goals, admit, bill_slack, reached_by, tie_value, value_in
+from optsched.solve.places import Style
 from optsched.solve.result import Budget, Result, Spent
 from optsched.values.profile import PriorityMode
 
@@ -40,17 +42,32 @@ MOST_ADMISSIONS = 20
 PLACE_S, MOST_PLACE_S = 1.2e-6, 3.0
 """About how long one placing takes at worst, in seconds for each start and node, and at most: none is begun without."""
 
+BRIEF_SHARE = 0.3
+"""Where rounds follow one another closely one takes at most this share of its budget: what it misses the next finds."""
+
+MOST_GUARDED = 2
+"""How often one admission is placed anew because the plan puts off what the guard looks after."""
+
 PLACES_SHARE = 0.22
 """The share of what is left after admission, after which no further placing is begun; the rest is for bounds."""
 
 
+Guard = Callable[[Problem, Assignment], Problem | None]
+"""Asked about a valid plan; returns None for a good one, else a problem in which it could not be made again."""
+
+
 class CoarseSolver:
-    """Solves rounds that are too large for one exact model."""
+    """Solves rounds that are too large for one exact model. A plan that `guard` objects to is placed otherwise."""
+
+    def __init__(self, guard: Guard | None = None) -> None:
+        self._guard = guard
 
     def solve(self, problem: Problem, hint: Assignment, budget: Budget, clock: Clock) -> Result:
         """Return the better of the hint and the placed admission, with admission's bounds."""
         if len(problem.nodes.capacity) <= EXACT_NODES:
             budget = dataclasses.replace(budget, turn=None)
+        if budget.turn is not None:
+            budget = dataclasses.replace(budget, wall_s=budget.wall_s * BRIEF_SHARE)
         spent = Spent(budget, clock)
         admission = Admission(problem, full_scope(problem))
         if problem.profile.priority_mode is PriorityMode.WEIGHTED:
@@ -65,7 +82,7 @@ class CoarseSolver:
         spent.deterministic_s += stages.spent.deterministic_s
         plan = hint
         if stages.solution is not None:
-            plan = _placed(problem, admission, stages, goals, hint, spent)
+            plan = _placed(problem, admission, stages, goals, hint, spent, self._guard)
         if len(problem.nodes.capacity) > EXACT_NODES:
             return _bounded(problem, admission, goals, plan, spent)
         return _refined(problem, admission, goals, plan, spent)
@@ -99,7 +116,13 @@ def _tighter(problem: Problem, result: Result, exact: Result) -> tuple[int | Non
 
 
 def _placed(
-    problem: Problem, admission: Admission, stages: Stages, goals: Goals, hint: Assignment, spent: Spent
+    problem: Problem,
+    admission: Admission,
+    stages: Stages,
+    goals: Goals,
+    hint: Assignment,
+    spent: Spent,
+    guard: Guard | None = None,
 ) -> Assignment:
     """Return the best valid plan of several styles of placing and several admissions, the hint among them.
 
@@ -121,14 +144,27 @@ def _placed(
         for style in styles:
             if spent.wall_left_s < _placing_s(problem, len(admitted.starts)):
                 return best
-            found = place(problem, admitted, style)
-            if found is not None and not check(problem, found):
+            found = _guarded(problem, admitted, style, guard)
+            if found is not None:
                 found_worth = score(problem, found)
                 if found_worth.key(mode) > worth.key(mode):
                     best, worth = found, found_worth
             if _best_possible(problem, goals, worth) or spent.wall_left_s < until_s:
                 return best
     return best
+
+
+def _guarded(problem: Problem, admitted: Admitted, style: Style, guard: Guard | None) -> Assignment | None:
+    """Return a valid plan in one style to which the guard does not object, None where there is none."""
+    for _ in range(1 + MOST_GUARDED):
+        found = place(problem, admitted, style)
+        if found is None or check(problem, found):
+            return None
+        kept_off = None if guard is None else guard(problem, found)
+        if kept_off is None:
+            return found
+        problem = kept_off
+    return None
 
 
 def _placing_s(problem: Problem, starts: int) -> float:

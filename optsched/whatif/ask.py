@@ -54,7 +54,9 @@ def answer(snapshot: Snapshot, questions: Questions, asking: Asking, executor: E
     waiting = {str(job.id) for job in snapshot.jobs if not job.placement}
     for name in questions.ask:
         if name not in waiting:
-            raise UsageError(f"no queued job is called {show(name)}; allowed: {known(sorted(waiting), name, 'queued jobs')}")
+            raise UsageError(
+                f"no queued job is called {show(name)}; allowed: {known(sorted(waiting), name, 'queued jobs')}"
+            )
     scenarios = (Scenario(AS_IS), *questions.scenarios)
     base = changed(snapshot, [AddJob(job) for job in questions.jobs])
     everywhere = (*questions.ask, *(job.id for job in questions.jobs))
@@ -84,4 +86,3 @@ def answer(snapshot: Snapshot, questions: Questions, asking: Asking, executor: E
         seed=asking.seed,
         scenarios=tuple(answers),
     )
-

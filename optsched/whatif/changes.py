@@ -25,7 +25,7 @@ MOST_NODES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class AddNodes:
-    """`count` more nodes in a domain (None: in one of their own at every level), like those that most are like there."""
+    """`count` more nodes in a domain (None: in one of their own at every level), like most that are there."""
 
     count: int
     within: str | None = None
@@ -99,7 +99,9 @@ class FailureRates:
         """Return the rates. Raises UsageError for a name that nobody knows."""
         found = FAILURES.get(self.name)
         if found is None:
-            raise UsageError(f"failures: given {show(self.name)}; allowed: {known(list(FAILURES), self.name, 'one of')}")
+            raise UsageError(
+                f"failures: given {show(self.name)}; allowed: {known(list(FAILURES), self.name, 'one of')}"
+            )
         if self.factor == 1.0:
             return found
         mtbf = found.domain_mtbf_h
@@ -110,7 +112,7 @@ class FailureRates:
             node=found.node * self.factor,
             process=found.process * self.factor,
             job=found.job * self.factor,
-            domain_mtbf_h=None if mtbf is None else mtbf / self.factor,
+            domain_mtbf_h=None if mtbf is None or not self.factor else mtbf / self.factor,
         )
 
 
@@ -122,7 +124,7 @@ def changed(snapshot: Snapshot, changes: Iterable[Change]) -> Snapshot:
 
 
 def nodes_of(snapshot: Snapshot, name: str) -> tuple[Node, ...]:
-    """Return the nodes that a name stands for: a node's id, a domain's path, or its last name where that is one domain's.
+    """Return the nodes that a name stands for: a node's id, a domain's path, or its last name if no other has it.
 
     Raises UsageError for a name of nothing, or of several domains.
     """
@@ -152,7 +154,9 @@ def _add_nodes(snapshot: Snapshot, change: AddNodes) -> Snapshot:
     if change.within is None:
         domains = {level: _unused(f"new-{level}", _names_at(snapshot, level)) for level in levels}
     else:
-        domains = {level: name for level, name in model.domains.items() if all(n.domains.get(level) == name for n in beside)}
+        domains = {
+            level: name for level, name in model.domains.items() if all(n.domains.get(level) == name for n in beside)
+        }
     return _with_nodes(snapshot, [replace(_fresh(model), domains=domains)] * change.count)
 
 
@@ -213,9 +217,7 @@ def _remove(snapshot: Snapshot, change: Remove) -> Snapshot:
         if not entry.nodes or not gone.issuperset(entry.nodes)
     )
     jobs = tuple(_stopped(job) if not gone.isdisjoint(job.placement) else job for job in snapshot.jobs)
-    return replace(
-        snapshot, cluster=replace(snapshot.cluster, nodes=left), jobs=jobs, reservations=reservations
-    )
+    return replace(snapshot, cluster=replace(snapshot.cluster, nodes=left), jobs=jobs, reservations=reservations)
 
 
 def _stopped(job: Job) -> Job:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from optsched.clock import Clock
-from optsched.sim.draws import exponential
 from optsched.sim.collect import JobNotes
+from optsched.sim.draws import exponential
 from optsched.sim.kernel import Setup
 from optsched.sim.midway import at_zero, begin_midway
 from optsched.sim.policies.policy import Planning
@@ -112,7 +112,9 @@ def future(snapshot: Snapshot, asked: Sequence[JobId], rules: FutureRules, seed:
     present = [
         Arrival(0.0, job, rules.run_times.draw(job, max(0.0, -(job.started_at or 0.0)), seed)) for job in start.jobs
     ]
-    later = sorted(_arrivals(start.jobs, rules, seed), key=lambda each: (each.at, each.job.id)) if rules.arrivals else []
+    later = (
+        sorted(_arrivals(start.jobs, rules, seed), key=lambda each: (each.at, each.job.id)) if rules.arrivals else []
+    )
     settings = SimSettings(
         seed=seed,
         round_every_s=rules.round_every_s,

@@ -85,7 +85,13 @@ def round_now(snapshot: Snapshot, asked: Iterable[JobId], options: PlanOptions, 
         starts=len(plan.starts),
         moves=len(plan.migrations) + len(plan.resizes),
         stopped=tuple(
-            StoppedNow(str(e.job), str(jobs[e.job].team), jobs[e.job].placed_gpus, tuple(map(str, e.beneficiaries)), e.cost_gpu_s)
+            StoppedNow(
+                str(e.job),
+                str(jobs[e.job].team),
+                jobs[e.job].placed_gpus,
+                tuple(map(str, e.beneficiaries)),
+                e.cost_gpu_s,
+            )
             for e in plan.preemptions
         ),
         total_cost_gpu_s=plan.bill.total,

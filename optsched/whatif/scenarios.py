@@ -68,7 +68,9 @@ class _ScenarioIn(Strict):
     remove: list[Id] = Field(default_factory=list, description="a list of nodes and domains")
     drain: list[_DrainIn] = Field(default_factory=list, description="a list of mappings with target, from_s, to_s")
     quota: dict[Id, GpuAmount] = Field(default_factory=dict, description="a mapping of teams to whole numbers of GPUs")
-    weight: dict[Id, Weight] = Field(default_factory=dict, description="a mapping of teams to numbers from 0 to 1,000,000")
+    weight: dict[Id, Weight] = Field(
+        default_factory=dict, description="a mapping of teams to numbers from 0 to 1,000,000"
+    )
     profile: object = None
     failures: Absent[_FailuresIn] = None
     jobs: object = None
@@ -183,4 +185,3 @@ def _check_rates(rates: FailureRates, scope: Scope) -> None:
 def jobs_of(scenario: Scenario) -> Sequence[JobId]:
     """Return the jobs that a scenario alone submits."""
     return [change.job.id for change in scenario.changes if isinstance(change, ch.AddJob)]
-

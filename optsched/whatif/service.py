@@ -1,4 +1,4 @@
-"""The state of a running service, read over its REST or gRPC API as a snapshot. Only calls that change nothing are made.
+"""The state of a running service, read over its REST or gRPC API as a snapshot: only calls that change nothing.
 
 The API has no call for the whole state. It is put together from the status, the levels, the nodes, the jobs that have
 not ended, the teams, the profile and the reservations; where jobs have moved between two of these calls, they are made
@@ -161,7 +161,11 @@ def _job(job: Plain) -> Plain | None:
     saved = job.get("last_checkpoint")
     placement = job.get("placement")
     if job["state"] in ("starting", "running") and placement:
-        found |= {"state": "running", "placement": placement, "started_at": job.get("started_at") or job.get("submitted_at") or 0.0}
+        found |= {
+            "state": "running",
+            "placement": placement,
+            "started_at": job.get("started_at") or job.get("submitted_at") or 0.0,
+        }
         if saved is not None:
             found["last_checkpoint_at"] = saved
     return found
