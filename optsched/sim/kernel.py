@@ -124,11 +124,11 @@ class Simulation:
         self.account = Account(state, books)
 
     def begin_midway(self, state: State, runs: Iterable[Run], present: int) -> None:
-        """Begin with a state, at its instant 0, in which these runs have their GPUs.
+        """Begin with a state, at its instant, in which these runs have their GPUs.
 
         The first `present` jobs of the workload are in by then.
         """
-        self.state, self.account = state, Account(state)
+        self.now, self.state, self.account = round(state.now * 1000), state, Account(state)
         calendar = self.calendar
         ahead = [entry for entry in calendar.entries if not isinstance(entry[2], hap.Arrives)]
         calendar.awaited -= len(calendar.entries) - len(ahead)
@@ -165,7 +165,7 @@ class Simulation:
             self._pass(int(at))
             self._instant()
             ended = len(self.state.ended)
-            far = max(ended / total, self.now / min(end, pause))
+            far = max(ended / total, self.now / max(1, min(end, pause)))
             progress(f"{ended:,} of {total:,} jobs have ended, day {self.now / 86_400_000:.1f}", far)
 
     def _next(self) -> float:

@@ -18,12 +18,12 @@ from optsched.values.job import Job, JobState
 from optsched.values.snapshot import Carried, Snapshot
 
 
-def at_zero(snapshot: Snapshot) -> Snapshot:
-    """Return the same moment on a clock that shows 0 now. What earlier rounds left behind is not kept."""
-    by = snapshot.now
+def moved(snapshot: Snapshot, to: float) -> Snapshot:
+    """Return the same moment on a clock that shows `to` seconds now. What earlier rounds left behind is not kept."""
+    by = snapshot.now - to
     return replace(
         snapshot,
-        now=0.0,
+        now=to,
         jobs=tuple(_job_moved(job, by) for job in snapshot.jobs),
         reservations=tuple(_reservation_moved(entry, by) for entry in snapshot.reservations),
         carried=Carried(),
@@ -51,7 +51,7 @@ def _less(at: float | None, by: float) -> float | None:
 def begin_midway(
     snapshot: Snapshot, present: Iterable[Arrival], later: Iterable[Arrival], task: Task, clock: Clock
 ) -> Simulation:
-    """Return a simulation that is about to go on from a snapshot whose `now` is 0 (see `at_zero`).
+    """Return a simulation that is about to go on from a snapshot whose `now` is at least 0 (see `moved`).
 
     `present` has every job of the snapshot, with the work that its run, or a run to come, takes in all; `later` those
     that are submitted afterwards. Of `task.setup` the cluster and the workload are put in from here.
@@ -79,7 +79,7 @@ def _run(job: Job, work_s: float, physics: Physics) -> Run:
     span, rate = physics.place(job, nodes, job.placed_gpus)
     every, cost, durable = physics.saving(job)
     since = round((job.started_at or 0.0) * 1000)
-    owed = max(max(1, round(work_s * 1000)) * rate, 1 + max(0, -since) * rate)
+    owed = max(1, round(work_s * 1000)) * rate
     return Run(
         job.id,
         job.run,

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from optsched.clock import Clock
 from optsched.sim.collect import JobNotes
-from optsched.sim.draws import exponential
+from optsched.sim.draws import exponential, uniform
 from optsched.sim.kernel import Setup
-from optsched.sim.midway import at_zero, begin_midway
+from optsched.sim.midway import begin_midway, moved
 from optsched.sim.policies.policy import Planning
 from optsched.sim.settings import SimSettings
 from optsched.sim.simulate import Task
@@ -23,7 +23,7 @@ from optsched.values.snapshot import Snapshot
 from optsched.whatif.changes import FailureRates
 from optsched.whatif.runtimes import RunTimes
 
-LOOK_S = 600.0
+LOOK_S = 300.0
 """So much time is simulated between two looks at whether all that was asked has started."""
 
 MOST_ARRIVALS = 200_000
@@ -108,17 +108,19 @@ class _Watching:
 
 def future(snapshot: Snapshot, asked: Sequence[JobId], rules: FutureRules, seed: int, clock: Clock) -> Future:
     """Return what one future comes to; `snapshot` stays as it is."""
-    start = at_zero(snapshot)
-    present = [
-        Arrival(0.0, job, rules.run_times.draw(job, max(0.0, -(job.started_at or 0.0)), seed)) for job in start.jobs
-    ]
+    # Rounds are at whole minutes, or whatever their period is; now is somewhere between two of them.
+    now = uniform(seed, "now") * rules.round_every_s
+    start = moved(snapshot, now)
+    present = [Arrival(now, job, rules.run_times.draw(job, _elapsed_s(job, now), seed)) for job in start.jobs]
     later = (
-        sorted(_arrivals(start.jobs, rules, seed), key=lambda each: (each.at, each.job.id)) if rules.arrivals else []
+        sorted(_arrivals(start.jobs, now, rules, seed), key=lambda each: (each.at, each.job.id))
+        if rules.arrivals
+        else []
     )
     settings = SimSettings(
         seed=seed,
         round_every_s=rules.round_every_s,
-        until_s=rules.horizon_s,
+        until_s=now + rules.horizon_s,
         sample_every_s=max(600.0, rules.horizon_s / 200),
         gantt_gpus=1 << 40,
         failures=rules.failures.rates(),
@@ -130,24 +132,23 @@ def future(snapshot: Snapshot, asked: Sequence[JobId], rules: FutureRules, seed:
     simulation.planner = watching = _Watching(simulation.planner, names, build_tree(start.cluster))
     notes = simulation.collector.notes
     jobs = notes.jobs
-    at, ended = 0.0, False
+    at, ended = now, False
     while not ended and not (names and all(_started(jobs[name]) for name in names)):
         at += LOOK_S if names else rules.horizon_s
-        ended = simulation.run(stop_at_s=min(at, rules.horizon_s))
-    now_s = simulation.now / 1000.0
+        ended = simulation.run(stop_at_s=min(at, now + rules.horizon_s))
     teams = {str(team.id): 0.0 for team in start.teams}
     for team in teams:
         samples = notes.series.get(f"held {team}", [])
         teams[team] = math.fsum(samples) / len(samples) if samples else 0.0
     return Future(
         seed=seed,
-        starts={str(name): jobs[name].started / 1000.0 if _started(jobs[name]) else None for name in asked},
+        starts={str(name): _started_at(jobs[name], now) for name in asked},
         domains={name: domain for name, domain in watching.domains.items() if _started(jobs[JobId(name)])},
         stopped=tuple(Stopped(str(job), str(jobs[job].team), cost) for job, cost in watching.stopped),
         held_gpus=teams,
         lost_gpu_s=notes.split[4] / 1000.0,
         waiting=sum(1 for record in simulation.state.jobs.values() if record.state is JobState.QUEUED),
-        until_s=now_s,
+        until_s=simulation.now / 1000.0 - now,
     )
 
 
@@ -163,8 +164,18 @@ def domain_of(tree: Tree, nodes: Iterable[NodeId]) -> str:
     return CLUSTER_NAME if level < 0 else tree.domain_names[level][int(tree.domain_of[level, places[0]])]
 
 
-def _arrivals(jobs: Iterable[Job], rules: FutureRules, seed: int) -> Iterator[Arrival]:
-    """Yield jobs that are submitted from now on: the like of those that run, as often as keeps so many of them running.
+def _started_at(known: JobNotes, now: float) -> float | None:
+    """Return when a job was given GPUs, in seconds from now."""
+    return max(0.0, known.started / 1000.0 - now) if _started(known) else None
+
+
+def _elapsed_s(job: Job, now: float) -> float:
+    """Return for how long a job has run, 0 where it waits."""
+    return 0.0 if job.started_at is None else max(0.0, now - job.started_at)
+
+
+def _arrivals(jobs: Iterable[Job], now: float, rules: FutureRules, seed: int) -> Iterator[Arrival]:
+    """Yield jobs that are submitted from `now` on: the like of those that run, so often that as many run.
 
     By Little's law jobs of a kind of which n run at a time, each for d in the mean, come n/d times a second.
     """
@@ -173,10 +184,10 @@ def _arrivals(jobs: Iterable[Job], rules: FutureRules, seed: int) -> Iterator[Ar
         if job.state is not JobState.RUNNING:
             continue
         mean_s = rules.run_times.mean(job)
-        at, number = 0.0, 0
+        at, number = now, 0
         while count < MOST_ARRIVALS:
             at += exponential(mean_s, seed, "arrival", job.id, number)
-            if at > rules.horizon_s:
+            if at > now + rules.horizon_s:
                 break
             number += 1
             count += 1
