@@ -161,9 +161,10 @@ def _add_nodes(snapshot: Snapshot, change: AddNodes) -> Snapshot:
 
 
 def _add_like(snapshot: Snapshot, change: AddLike) -> Snapshot:
-    found = build_tree(snapshot.cluster).find_domains(change.domain)
+    tree = build_tree(snapshot.cluster)
     models = nodes_of(snapshot, change.domain)
-    if not found:
+    found = tree.find_domains(change.domain)
+    if not found or found[0][0] == tree.node_level:
         raise UsageError(f"{show(change.domain)} is a node; allowed: a domain")
     level = snapshot.cluster.levels[found[0][0]]
     for _ in range(change.copies):

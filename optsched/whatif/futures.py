@@ -109,7 +109,7 @@ class _Watching:
 def future(snapshot: Snapshot, asked: Sequence[JobId], rules: FutureRules, seed: int, clock: Clock) -> Future:
     """Return what one future comes to; `snapshot` stays as it is."""
     # Rounds are at whole minutes, or whatever their period is; now is somewhere between two of them.
-    now = uniform(seed, "now") * rules.round_every_s
+    now = round(uniform(seed, "now") * rules.round_every_s, 3)
     start = moved(snapshot, now)
     present = [Arrival(now, job, rules.run_times.draw(job, _elapsed_s(job, now), seed)) for job in start.jobs]
     later = (
