@@ -127,7 +127,9 @@ def _read(get: Get) -> Plain:
     nodes = _pages(get, "nodes", "nodes", {})
     jobs = _pages(get, "jobs", "jobs", {"state": list(LIVE), "view": "full"})
     teams = get("teams", {}).get("teams") or []
-    profile = json.loads(get("profile", {})["json"])
+    given = get("profile", {})["json"]
+    # REST shows the object itself, gRPC its text.
+    profile = json.loads(given) if isinstance(given, str) else given
     reservations = get("reservations", {}).get("reservations") or []
     return {
         "now": status["now_at"],
