@@ -148,5 +148,5 @@ def _failures(text: str, rates: str) -> FailureRates:
     try:
         made.rates()
     except UsageError as error:
-        raise UsageError(f"--{error}") from error
+        raise UsageError(f"--failures: {error}") from error
     return made

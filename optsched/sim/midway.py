@@ -74,24 +74,12 @@ def begin_midway(
 
 
 def _run(job: Job, work_s: float, physics: Physics) -> Run:
-    """Return the run of a job that runs: it trains since its start, and will have run for `work_s` in all."""
+    """Return the run of a job that runs: it trains, and saves, since its start, and lasts `work_s` in all."""
     nodes = tuple(job.placement)
     span, rate = physics.place(job, nodes, job.placed_gpus)
     every, cost, durable = physics.saving(job)
     since = round((job.started_at or 0.0) * 1000)
-    owed = max(1, round(work_s * 1000)) * rate
-    return Run(
-        job.id,
-        job.run,
-        job.placed_gpus,
-        nodes,
-        span,
-        rate,
-        since,
-        owed,
-        every,
-        cost,
-        durable,
-        working=len(nodes),
-        trains_from=since,
-    )
+    run = Run(job.id, job.run, job.placed_gpus, nodes, span, rate, since, 0, every, cost, durable)
+    run.working, run.trains_from = len(nodes), since
+    run.owed = max(1, run.trained(since + round(work_s * 1000))) * rate
+    return run

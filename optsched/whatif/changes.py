@@ -99,9 +99,7 @@ class FailureRates:
         """Return the rates. Raises UsageError for a name that nobody knows."""
         found = FAILURES.get(self.name)
         if found is None:
-            raise UsageError(
-                f"failures: given {show(self.name)}; allowed: {known(list(FAILURES), self.name, 'one of')}"
-            )
+            raise UsageError(f"given {show(self.name)}; allowed: {known(list(FAILURES), self.name, 'one of')}")
         if self.factor == 1.0:
             return found
         mtbf = found.domain_mtbf_h

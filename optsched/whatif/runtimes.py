@@ -72,9 +72,7 @@ def run_times(text: str) -> RunTimes:
     except ValueError:
         spread = math.nan
     if name != "spread" or not 0 < spread <= 3:
-        raise UsageError(
-            f"run times: given {show(text)}; allowed: published, stated, or spread=S with S above 0, at most 3"
-        )
+        raise UsageError(f"given {show(text)}; allowed: published, stated, or spread=S with S above 0, at most 3")
     return RunTimes("spread", spread)
 
 

@@ -179,7 +179,7 @@ def _check_rates(rates: FailureRates, scope: Scope) -> None:
         rates.rates()
     except UsageError as error:
         wrong, _, allowed = str(error).partition("; allowed: ")
-        scope.fault(wrong.removeprefix("failures: "), allowed, "failures", "rates")
+        scope.fault(wrong, allowed, "failures", "rates")
 
 
 def jobs_of(scenario: Scenario) -> Sequence[JobId]:
