@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> None:
     began = clock.monotonic_s()
     for each in chosen:
         simulation.run(stop_at_s=each.at)
-        snapshot = position_of(simulation.state)
+        snapshot = position_of(simulation.state, each.at)
         seeds = range(1000, 1000 + futures)
         starts = [future(snapshot, [each.job.id], rules, s, clock).starts[each.job.id] for s in seeds]
         found = band([float("inf") if at is None else at for at in starts])

@@ -270,4 +270,4 @@ def _of_trace(args: argparse.Namespace, clock: Clock, report: Report) -> Snapsho
     setup = Setup(cluster, workload_of(args, cluster, profile), profile, profile, settings)
     simulation = begin(Task(setup, args.policy, profile.name, args.deterministic), clock)
     simulation.run(lambda stage, fraction: report(stage, simulation.now / 1000 / args.at), args.at)
-    return position_of(simulation.state)
+    return position_of(simulation.state, args.at)

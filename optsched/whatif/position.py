@@ -9,12 +9,13 @@ from optsched.engine.view import snapshot_of
 from optsched.values.snapshot import Carried, Snapshot
 
 
-def position_of(state: State) -> Snapshot:
-    """Return how things stand, with what is stated of run times and is left of it; earlier rounds leave nothing behind.
+def position_of(state: State, now: float) -> Snapshot:
+    """Return how things stand at `now`, up to which nothing more happens; earlier rounds leave nothing behind.
 
+    Of run times it has what was stated and is left of it.
     The engine corrects estimates by what was seen of their owners; models of run times do that themselves.
     """
-    seen = snapshot_of(state)
+    seen = snapshot_of(replace(state, now=now))
     jobs = tuple(
         replace(job, estimated_runtime_s=state.jobs[job.id].job.estimated_runtime_s) if job.id in state.jobs else job
         for job in seen.jobs

@@ -91,7 +91,7 @@ def test_the_same_seed_gives_the_same_future_and_the_snapshot_stays_as_it_is() -
 
 def running_simulation() -> Simulation:
     made, at = simulation(5, jobs=20), 600.0
-    while all(job.placement for job in position_of(made.state).jobs):
+    while all(job.placement for job in position_of(made.state, made.state.now).jobs):
         at += 600.0
         made.run(stop_at_s=at)
     return made
@@ -99,8 +99,8 @@ def running_simulation() -> Simulation:
 
 def test_asking_about_a_simulation_leaves_it_alone() -> None:
     asked, left = running_simulation(), running_simulation()
-    waits = next(iter(job.id for job in position_of(asked.state).jobs if not job.placement))
-    future(position_of(asked.state), [waits], replace(EXACT, horizon_s=3600.0), 0, StoppedClock())
+    waits = next(iter(job.id for job in position_of(asked.state, asked.state.now).jobs if not job.placement))
+    future(position_of(asked.state, asked.state.now), [waits], replace(EXACT, horizon_s=3600.0), 0, StoppedClock())
     asked.run()
     left.run()
     assert asked.collector.notes.jobs == left.collector.notes.jobs
@@ -109,9 +109,9 @@ def test_asking_about_a_simulation_leaves_it_alone() -> None:
 
 def test_a_position_states_what_users_stated() -> None:
     made = running_simulation()
-    for job in position_of(made.state).jobs:
+    for job in position_of(made.state, made.state.now).jobs:
         assert job.estimated_runtime_s == made.state.jobs[job.id].job.estimated_runtime_s
-    initial(position_of(made.state))
+    initial(position_of(made.state, made.state.now))
 
 
 def test_a_band_leaves_out_a_tenth_on_either_side() -> None:
