@@ -87,9 +87,8 @@ def _at(value: float | None, horizon_s: float) -> str:
 def _where(start: StartAnswer) -> str:
     if not start.domains:
         return "-"
-    shown = [f"{clean(each.name)} {percent(round(each.share, 2))}" for each in start.domains[:2]]
-    more = len(start.domains) - 2
-    return ", ".join(shown) + (f", {more} more" if more > 0 else "")
+    first, more = start.domains[0], len(start.domains) - 1
+    return f"{clean(first.name)} {percent(round(first.share, 2))}" + (f" +{more}" if more else "")
 
 
 def _side_by_side(found: Answer, width: int, style: Style) -> list[str]:

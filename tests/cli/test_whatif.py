@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from optsched.cli.main import main
+from optsched.cli.main import main, parser
+from tests.docs.pages import ROOT, first_cells
 from tests.whatif.lab import DATA
 
 
@@ -96,3 +97,11 @@ def test_what_is_wrong_is_told_in_a_line(
     told = capsys.readouterr().err
     assert wrong in told
     assert len([line for line in told.splitlines() if not line.startswith("warning:")]) == 1
+
+
+def test_the_page_has_every_change_that_a_flag_can_make() -> None:
+    page = ROOT / "docs" / "whatif.md"
+    usage = parser().parse_args(["whatif", "--ask", "a"])
+    flags = ("add-nodes", "add-like", "remove", "drain", "set-quota", "set-weight", "profile", "failures")
+    assert first_cells(page, "Ask about a job") == [f"--{flag}" for flag in flags]
+    assert all(hasattr(usage, flag.replace("-", "_")) for flag in flags)
