@@ -1,12 +1,12 @@
 """How often the start-time bands of `optsched whatif` hold, against a simulated truth.
 
-    python benchmarks/whatif_calibration.py [JOBS [FUTURES [SEED]]]
+    python benchmarks/whatif_calibration.py [JOBS [FUTURES [SEED [SECONDS]]]]
 
 The truth is one simulation of the trace that comes along (philly-day on philly-160, greedy, failures as in Llama 3).
 At the moment at which each of JOBS jobs (default 200, evenly spaced over the day) is submitted, what-if is asked for
 its 80 % band over FUTURES futures (default 20), from what a snapshot shows at that moment: it knows neither how long
 anything really runs nor what is submitted later. Counted is how often the true start lies in the band. Same arguments,
-same figures.
+same figures. With SECONDS no further job is asked about after so many: those that were are spread over the day.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ from optsched.whatif.position import position_of
 WAITED_S = 120.0
 """A job waited that did not start within two rounds."""
 
-HORIZON_S = 86_400.0
+HORIZON_S = 43_200.0
+
+GOLDEN = 0.6180339887498949
+"""Multiples of it, modulo 1, are spread evenly."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +47,9 @@ class Asked:
 
 
 def main(arguments: list[str]) -> None:
-    if len(arguments) > 3:
+    if len(arguments) > 4:
         raise SystemExit(__doc__)
-    jobs, futures, seed = (*map(int, arguments), *(200, 20, 1)[len(arguments) :])
+    jobs, futures, seed, seconds = (*map(int, arguments), *(200, 20, 1, 10**9)[len(arguments) :])
     cluster, profile = load_cluster("philly-160"), load_profile("default")
     with example_trace() as path:
         trace, _ = load_trace([path])
@@ -56,12 +59,18 @@ def main(arguments: list[str]) -> None:
     arrivals = workload.arrivals
     chosen = [arrivals[index * len(arrivals) // jobs] for index in range(min(jobs, len(arrivals)))]
     rules = FutureRules(horizon_s=HORIZON_S)
-    asked = []
+    asked: list[Asked] = []
     clock = WallClock()
     began = clock.monotonic_s()
+    snapshots = []
     for each in chosen:
         simulation.run(stop_at_s=each.at)
-        snapshot = position_of(simulation.state, each.at)
+        snapshots.append((each, position_of(simulation.state, each.at)))
+    # Whatever the number that is asked about, it is spread over the day.
+    for index in sorted(range(len(chosen)), key=lambda number: number * GOLDEN % 1.0):
+        if clock.monotonic_s() - began > seconds:
+            break
+        each, snapshot = snapshots[index]
         seeds = range(1000, 1000 + futures)
         starts = [future(snapshot, [each.job.id], rules, s, clock).starts[each.job.id] for s in seeds]
         found = band([float("inf") if at is None else at for at in starts])

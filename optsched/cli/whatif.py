@@ -101,17 +101,26 @@ def _add_questions(parser: argparse.ArgumentParser) -> None:
 
 def _add_changes(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("changes, all in one scenario")
-    more = {"action": "append", "default": []}
     group.add_argument(
-        "--add-nodes", metavar="N[@DOMAIN]", **more, help="so many more nodes, there or in a domain of their own"
-    )  # type: ignore[arg-type]
-    group.add_argument("--add-like", metavar="DOMAIN", **more, help="a further domain like this one")  # type: ignore[arg-type]
-    group.add_argument("--remove", metavar="NAME", **more, help="a node or domain is gone")  # type: ignore[arg-type]
+        "--add-nodes",
+        metavar="N[@DOMAIN]",
+        action="append",
+        default=[],
+        help="so many more nodes, there or in a domain of their own",
+    )
     group.add_argument(
-        "--drain", metavar="NAME[@FROM-TO]", **more, help="a node or domain is emptied, for good or a window from now"
-    )  # type: ignore[arg-type]
-    group.add_argument("--set-quota", metavar="TEAM=GPUS", **more, help="a team's quota")  # type: ignore[arg-type]
-    group.add_argument("--set-weight", metavar="TEAM=W", **more, help="a team's weight")  # type: ignore[arg-type]
+        "--add-like", metavar="DOMAIN", action="append", default=[], help="a further domain like this one"
+    )
+    group.add_argument("--remove", metavar="NAME", action="append", default=[], help="a node or domain is gone")
+    group.add_argument(
+        "--drain",
+        metavar="NAME[@FROM-TO]",
+        action="append",
+        default=[],
+        help="a node or domain is emptied, for good or a window from now",
+    )
+    group.add_argument("--set-quota", metavar="TEAM=GPUS", action="append", default=[], help="a team's quota")
+    group.add_argument("--set-weight", metavar="TEAM=W", action="append", default=[], help="a team's weight")
     group.add_argument("--profile", metavar="NAME|PATH", help="another profile")
     group.add_argument("--failures", metavar="[RATES]xN", help="failures N times as often, by these rates or --rates")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from optsched.errors import UsageError
@@ -117,7 +117,7 @@ class FailureRates:
 def changed(snapshot: Snapshot, changes: Iterable[Change]) -> Snapshot:
     """Return the snapshot with all changes made, in order. Raises UsageError for what names nothing there is."""
     for change in changes:
-        snapshot = _MAKE[type(change)](snapshot, change)
+        snapshot = _made(snapshot, change)
     return snapshot
 
 
@@ -259,14 +259,6 @@ def _set_quota(snapshot: Snapshot, change: SetQuota) -> Snapshot:
     return _with_team(snapshot, change.team, with_quota)
 
 
-def _set_weight(snapshot: Snapshot, change: SetWeight) -> Snapshot:
-    return _with_team(snapshot, change.team, lambda team: replace(team, weight=change.weight))
-
-
-def _use_profile(snapshot: Snapshot, change: UseProfile) -> Snapshot:
-    return with_profile(snapshot, change.profile, change.profile.name)
-
-
 def _add_job(snapshot: Snapshot, change: AddJob) -> Snapshot:
     if any(job.id == change.job.id for job in snapshot.jobs):
         raise UsageError(f"a job is called {show(change.job.id)} already; allowed: an id that is not taken")
@@ -278,13 +270,21 @@ def _add_job(snapshot: Snapshot, change: AddJob) -> Snapshot:
     return replace(snapshot, jobs=(*snapshot.jobs, change.job))
 
 
-_MAKE: Mapping[type, Callable[[Snapshot, Change], Snapshot]] = {
-    AddNodes: _add_nodes,
-    AddLike: _add_like,
-    Remove: _remove,
-    Drain: _drain,
-    SetQuota: _set_quota,
-    SetWeight: _set_weight,
-    UseProfile: _use_profile,
-    AddJob: _add_job,
-}  # type: ignore[dict-item]
+def _made(snapshot: Snapshot, change: Change) -> Snapshot:
+    match change:
+        case AddNodes():
+            return _add_nodes(snapshot, change)
+        case AddLike():
+            return _add_like(snapshot, change)
+        case Remove():
+            return _remove(snapshot, change)
+        case Drain():
+            return _drain(snapshot, change)
+        case SetQuota():
+            return _set_quota(snapshot, change)
+        case SetWeight():
+            return _with_team(snapshot, change.team, lambda team: replace(team, weight=change.weight))
+        case UseProfile():
+            return with_profile(snapshot, change.profile, change.profile.name)
+        case AddJob():
+            return _add_job(snapshot, change)

@@ -44,7 +44,7 @@ class Here:
 
     def work(self, pieces: Sequence[Piece], report: Report) -> list[Future | RoundNow]:
         """Return what the pieces come to, in their order."""
-        found = []
+        found: list[Future | RoundNow] = []
         for piece in pieces:
             _tell(report, len(found), len(pieces))
             found.append(piece.work(self._clock))

@@ -106,8 +106,8 @@ def _after(snapshot: Snapshot, plan: Plan) -> Mapping[JobId, Placement]:
     placed = {job.id: job.placement for job in snapshot.jobs if job.state is JobState.RUNNING}
     for gone in plan.preemptions:
         placed.pop(gone.job, None)
-    for entry in (*plan.starts, *plan.migrations, *plan.resizes):
-        placed[entry.job] = entry.placement
+    placed |= {start.job: start.placement for start in plan.starts}
+    placed |= {move.job: move.placement for move in (*plan.migrations, *plan.resizes)}
     return placed
 
 
@@ -124,8 +124,9 @@ def _by_team(snapshot: Snapshot, plan: Plan, jobs: Mapping[JobId, Job]) -> Mappi
         loss[job.team] += snapshot.profile.horizon_s * (size - rate / FULL)
     for gone in plan.preemptions:
         stopped[jobs[gone.job].team] += 1
-    for each in (*plan.preemptions, *plan.migrations, *plan.resizes):
-        lost[jobs[each.job].team] += each.cost_gpu_s
+        lost[jobs[gone.job].team] += gone.cost_gpu_s
+    for move in (*plan.migrations, *plan.resizes):
+        lost[jobs[move.job].team] += move.cost_gpu_s
     for entry in plan.queued:
         waiting[jobs[entry.job].team] += 1
     return {team: TeamNow(gpus[team], stopped[team], lost[team], loss[team], waiting[team]) for team in teams}

@@ -28,7 +28,8 @@ def channel_to(target: str, tls: bool, access: Access) -> grpc.Channel:
 
 def grpc_calls(channel: grpc.Channel, access: Access) -> Get:
     """Return what makes the calls over a channel."""
-    cluster, scheduler = cluster_pb2_grpc.ClusterStub(channel), scheduler_pb2_grpc.SchedulerStub(channel)
+    cluster = cluster_pb2_grpc.ClusterStub(channel)  # type: ignore[no-untyped-call]
+    scheduler = scheduler_pb2_grpc.SchedulerStub(channel)  # type: ignore[no-untyped-call]
     calls: Mapping[str, tuple[Callable[..., Message], type[Message]]] = {
         "status": (cluster.GetStatus, cluster_pb2.GetStatusRequest),
         "domains": (cluster.ListDomains, cluster_pb2.ListDomainsRequest),
