@@ -106,7 +106,7 @@ class Simulation:
         by_id = {each.job.id: each for each in setup.workload.arrivals}
         self.world = World(by_id, physics, setup.settings, self.calendar.push, self.collector)
         self.account = Account(self.state)
-        self.world.set_off(self.state.nodes)
+        self.world.breaks.set_off(self.state.nodes)
         self._next_arrival()
         if not self._every:
             self._decide()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass, replace
 
 from optsched.clock import Clock
@@ -23,6 +24,17 @@ class Task:
     policy: str
     profile_name: str
     deterministic_s: float = 0.5
+
+
+GC_EVERY = (50_000, 20, 100)
+"""How seldom Python looks for circles among objects: hardly anything here makes any."""
+
+
+def collect_seldom() -> None:
+    """Let what is there be, and look for circles seldom: for a process that does nothing but simulate."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_EVERY)
 
 
 def required_levels(workload: Workload) -> frozenset[LevelName]:

@@ -118,3 +118,17 @@ def test_json_of_something_else_is_refused_with_its_faults():
     with pytest.raises(InputError) as refused:
         from_json(json.dumps({"results": [{"policy": 3}]}), "x.json")
     assert any("results.0.policy" in str(fault) for fault in refused.value.faults)
+
+
+def test_of_several_profiles_the_first_says_how_fast_gangs_really_are(files, capsys):
+    """Believing that spans cost nothing changes no speed: what one placement loses is the same under both beliefs."""
+    (files / "slow.yaml").write_text("base: default\nname: slow\nspeed: {rack: 0.5}\nspeed_widest: 0.25\n")
+    (files / "flat.yaml").write_text("base: default\nname: flat\nspeed: {rack: 1.0}\nspeed_widest: 1.0\n")
+    options = ("--policy", "fifo-best-fit", "--failures", "none")
+    slow, flat = from_json(result(capsys, *options, "--profile", "slow.yaml", "--profile", "flat.yaml"), "r").results
+    assert (slow.profile, flat.profile) == ("slow", "flat")
+    # First come, first served looks at no speeds: both run alike.
+    assert slow.metrics.gpu_time == flat.metrics.gpu_time
+    assert slow.metrics.gpu_time.placement_loss > 0
+    (alone,) = from_json(result(capsys, *options, "--profile", "flat.yaml"), "r").results
+    assert alone.metrics.gpu_time.placement_loss == 0
