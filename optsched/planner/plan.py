@@ -89,15 +89,18 @@ def solve_round(
     turn: int | None = None,
     wanted: JobId | None = None,
     facts: Facts | None = None,
+    *,
+    whole: bool = True,
 ) -> Solved:
     """Build and solve a round: entitlements, order, reservations, greedy, search, check.
 
     `turn` is given where rounds follow one another closely; see `Budget`. Of a long queue they look at a window only,
-    which `wanted` is in. `tree` and `facts` are as in `build_problem`.
+    which `wanted` is in; so does the first of them, for which it is not `whole`. `tree` and `facts` are as in
+    `build_problem`.
     """
     started = clock.monotonic_s()
     progress("reading the round", 0.0)
-    snapshot, beyond = (snapshot, Beyond()) if turn is None else in_window(snapshot, wanted)
+    snapshot, beyond = (snapshot, Beyond()) if whole and turn is None else in_window(snapshot, wanted)
     problem = build_problem(snapshot, tree, facts)
     eased = _nothing_due(problem)
     first = greedy(eased)
@@ -199,12 +202,13 @@ def plan_next(
 ) -> tuple[Plan, Memory]:
     """Plan a round that follows another one closely, and return with it what the next is to know.
 
-    Without a memory it is the first, which is planned like any single round.
+    Without a memory it is the first, which is planned like any single round, but for the window of a long queue: it has
+    no more time than the others.
     """
     started = clock.monotonic_s()
     known = remembered(memory, snapshot.cluster)
     turn = None if memory is None else memory.turn
-    solved = solve_round(snapshot, options, clock, progress, known.tree, turn, facts=known.facts)
+    solved = solve_round(snapshot, options, clock, progress, known.tree, turn, facts=known.facts, whole=False)
     better = solved.answer.source is Source.CP_SAT
     return _worded(snapshot, options, clock, progress, solved, started), known.after(searched_better=better)
 

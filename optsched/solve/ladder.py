@@ -15,7 +15,8 @@ from optsched.rounds.assignment import NO_CHANGE, Assignment
 from optsched.rounds.check import check
 from optsched.rounds.problem import Problem
 from optsched.rounds.score import Score, score
-from optsched.solve.coarse import CoarseSolver, Guard
+from optsched.solve.attempts import Guard
+from optsched.solve.coarse import CoarseSolver
 from optsched.solve.exact import ExactSolver
 from optsched.solve.greedy import greedy
 from optsched.solve.result import Budget, Result, Solver

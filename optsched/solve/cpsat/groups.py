@@ -229,16 +229,23 @@ class Groups:
         return found
 
     def _least_loss(self, job: RoundJob, room: Ints, y: int) -> int | None:
-        """Return the least loss in this room, by the narrowest level that could hold the job; None if none could."""
+        """Return the least loss in this room, by the narrowest level that could hold the job; None if none could.
+
+        However much moves, no more becomes free in one domain without force than is free in all.
+        """
         problem, tree = self.problem, self.problem.tree
         if int(room.sum()) < job.minimum:
             return None
+        free = int(np.maximum(problem.nodes.free, 0).sum())
+        forced = np.minimum(self.reach.forced(job), room)
         spans = [-1] if job.required is None else []
         # Where a node has room for it all, so have all domains that the node is in.
         on_a_node = self._all_inside and int(room.max(initial=0)) >= job.minimum
         for level in range(len(tree.levels)):
-            if not on_a_node and int(tree.sum_per_domain(level, room).max(initial=0)) < job.minimum:
-                continue
+            if not on_a_node:
+                most = np.minimum(tree.sum_per_domain(level, room), free + tree.sum_per_domain(level, forced))
+                if int(most.max(initial=0)) < job.minimum:
+                    continue
             if job.required is None or level >= job.required:
                 spans.append(level)
         if not spans:
