@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from optsched.cli.options import add_format, seconds, seed
 from optsched.cli.simulate import factor, span, whole, with_end
 from optsched.cli.terminal import Progress, Style, say, shows_colour, warn, width
+from optsched.cli.words import clean
 from optsched.clock import WallClock
 from optsched.errors import UsageError
 
@@ -195,7 +196,6 @@ def _executor(args: argparse.Namespace, clock: Clock) -> Executor:
 
 
 def _asking(args: argparse.Namespace) -> Asking:
-    from optsched.cli.words import clean
     from optsched.files.report import known
     from optsched.planner.plan import PlanOptions
     from optsched.sim.policies.own import ENDLESS_S
@@ -256,7 +256,12 @@ def _of_service(args: argparse.Namespace) -> Snapshot:
 
     from optsched.whatif.service import Access, read_service
 
-    token = Path(args.token_file).read_text(encoding="utf-8").strip() if args.token_file else None
+    token = None
+    for flag, path in (("--token-file", args.token_file), ("--ca", args.ca)):
+        if path and not Path(path).is_file():
+            raise UsageError(f"{flag}: there is no file {clean(path)!r}; allowed: the path of a file")
+    if args.token_file:
+        token = Path(args.token_file).read_text(encoding="utf-8").strip()
     snapshot, warnings = read_service(args.service, Access(token, args.ca))
     for text in warnings:
         warn(text)

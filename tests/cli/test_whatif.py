@@ -105,3 +105,9 @@ def test_the_page_has_every_change_that_a_flag_can_make() -> None:
     flags = ("add-nodes", "add-like", "remove", "drain", "set-quota", "set-weight", "profile", "failures")
     assert first_cells(page, "Ask about a job") == [f"--{flag}" for flag in flags]
     assert all(hasattr(usage, flag.replace("-", "_")) for flag in flags)
+
+
+def test_a_token_file_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--service", "http://127.0.0.1:1", "--token-file", "nowhere", "--gpus", "1", "--team", "a"]
+    assert main(["whatif", *arguments]) == 2
+    assert "--token-file: there is no file 'nowhere'; allowed: the path of a file" in capsys.readouterr().err
