@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from importlib import resources
@@ -12,11 +12,10 @@ from pathlib import Path, PurePath
 
 from optsched.cli.terminal import warn
 from optsched.cli.words import clean
-from optsched.errors import Fault, InputError, UsageError
+from optsched.errors import UsageError
 from optsched.files import load_profile, load_scenario, load_snapshot
 from optsched.files.datafolders import SUFFIXES
-from optsched.files.report import known, show
-from optsched.values.profile import Profile
+from optsched.files.underprofile import with_profile
 from optsched.values.snapshot import Scenario, Snapshot
 
 EXAMPLE = "philly-busy"
@@ -106,26 +105,3 @@ def example_trace() -> Iterator[Path]:
         raise UsageError("FILE: none given, and no trace is installed; allowed: the path of a trace, or - for stdin")
     with resources.as_file(found) as path:
         yield path
-
-
-def with_profile(snapshot: Snapshot, profile: Profile, called: str) -> Snapshot:
-    """Return the snapshot under another profile, with each priority class at the number that it has there."""
-    old = snapshot.profile.classes
-    if profile.classes == old:
-        return replace(snapshot, profile=profile)
-    name_of: Mapping[int, str] = {number: name for name, number in reversed(list(old.items()))}
-    jobs = []
-    for job in snapshot.jobs:
-        name = job.priority_class
-        if name and name not in profile.classes:
-            wrong = f"has no class {show(name)}, which job {job.id} names"
-            allowed = known(list(profile.classes), name, "a profile that has it; this one has")
-            raise InputError([Fault(clean(called), None, "classes", wrong, allowed)])
-        jobs.append(replace(job, priority=profile.classes[name]) if name else job)
-    teams = [
-        replace(team, max_priority=profile.classes.get(name_of.get(team.max_priority, ""), team.max_priority))
-        if team.max_priority is not None
-        else team
-        for team in snapshot.teams
-    ]
-    return replace(snapshot, profile=profile, jobs=tuple(jobs), teams=tuple(teams))

@@ -35,6 +35,7 @@ from optsched.cli import (
     topology,
     trace,
     watch,
+    whatif,
 )
 from optsched.cli.options import Parser
 from optsched.cli.terminal import tell
@@ -84,7 +85,7 @@ def parser() -> Parser:
     built = Parser(prog="optsched", description=DESCRIPTION, epilog=EPILOG)
     built.add_argument("--version", action="version", version=f"optsched {optsched.__version__}")
     commands = built.add_subparsers(metavar="COMMAND", dest="command", required=True, parser_class=Parser)
-    files = (plan, explain, replay, simulate, report, trace, topology, profile, checkpoint_interval)
+    files = (plan, explain, replay, simulate, whatif, report, trace, topology, profile, checkpoint_interval)
     service = (serve, agent, demo)
     callers = (submit, jobs, logs, attach, watch, nodes, teams, reserve, rounds)
     for group in (*files, *service, *callers):

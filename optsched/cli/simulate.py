@@ -79,7 +79,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--cluster", metavar="NAME|PATH", help=f"default: {DEFAULT_CLUSTER}; {EXAMPLE_CLUSTER} for the busy day"
     )
     parser.add_argument(
-        "--load", metavar="LOAD", type=_factor, help="divide submit times so that the cluster is offered this load"
+        "--load", metavar="LOAD", type=factor, help="divide submit times so that the cluster is offered this load"
     )
     group = parser.add_argument_group("who decides")
     group.add_argument(
@@ -104,17 +104,17 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     group = parser.add_argument_group("what happens")
     group.add_argument("--failures", metavar="NAME", default="llama3", help="which rates (default: llama3)")
     group.add_argument("--seed", metavar="N", type=seed, default=0, help="of all that is drawn (default 0)")
-    group.add_argument("--until", metavar="T", type=_span, help="end then: 3600, 12h, 7d (default: when all is done)")
+    group.add_argument("--until", metavar="T", type=span, help="end then: 3600, 12h, 7d (default: when all is done)")
     group.add_argument("--checked", action="store_true", help="hold the books against the state at every instant")
     group = parser.add_argument_group("how it runs, what is written")
-    group.add_argument("--jobs", metavar="N", type=_processes, default=1, help="processes, for several policies")
+    group.add_argument("--jobs", metavar="N", type=whole, default=1, help="processes, for several policies")
     group.add_argument("--save", metavar="PATH", help="with --until: save where it stands, to be resumed")
     group.add_argument("--resume", metavar="PATH", help="go on from there; trace and options as they were")
-    group.add_argument("--sample", metavar="T", type=_span, default=3600.0, help="between samples (default 1h)")
+    group.add_argument("--sample", metavar="T", type=span, default=3600.0, help="between samples (default 1h)")
     group.add_argument(
         "--map-at",
         metavar="T",
-        type=_span,
+        type=span,
         action="append",
         default=[],
         help="keep a map of the nodes (default with --html: when a quarter, a half, three quarters of all have come)",
@@ -122,7 +122,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     group.add_argument(
         "--gantt",
         metavar="GPUS",
-        type=_processes,
+        type=whole,
         help=f"gangs to follow (default: a fifth of all GPUs, at most {GANG})",
     )
     parser.add_argument("--html", metavar="PATH", help="write an HTML page with plots there as well")
@@ -135,7 +135,8 @@ def _entry(name: str, about: str) -> str:
     return textwrap.fill(about, 79, initial_indent=f"  {name:<20} ", subsequent_indent=" " * 23) + "\n"
 
 
-def _factor(text: str) -> float:
+def factor(text: str) -> float:
+    """Return a factor from 0.001 to 1,000."""
     value = float(text) if re.fullmatch(r"[0-9]*\.?[0-9]+", text) else math.nan
     if not 0.001 <= value <= 1000:
         raise argparse.ArgumentTypeError(f"given {text[:80]!r}; allowed: a number from 0.001 to 1,000")
@@ -149,7 +150,8 @@ def _period(text: str) -> float:
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY_S}
 
 
-def _span(text: str) -> float:
+def span(text: str) -> float:
+    """Return a duration in seconds, given as 3600, 30m, 12h or 7d."""
     found = re.fullmatch(r"([0-9]*\.?[0-9]+)([smhd]?)", text)
     value = float(found[1]) * _UNITS[found[2]] if found else math.nan
     if not 0 < value <= 10_000 * DAY_S:
@@ -157,7 +159,8 @@ def _span(text: str) -> float:
     return value
 
 
-def _processes(text: str) -> int:
+def whole(text: str) -> int:
+    """Return a whole number from 1 on."""
     value = int(text) if re.fullmatch(r"[0-9]{1,6}", text) else 0
     if value < 1:
         raise argparse.ArgumentTypeError(f"given {text[:80]!r}; allowed: a whole number from 1 to 999,999")
@@ -175,7 +178,7 @@ def run(args: argparse.Namespace) -> int:
     collect_seldom()
     clock = WallClock()
     with Progress(clock) as progress:
-        report = _with_end(progress, clock)
+        report = with_end(progress, clock)
         if args.save or args.resume:
             results = [_in_parts(args, tasks[0], clock, report)]
         else:
@@ -210,7 +213,7 @@ def _tasks(args: argparse.Namespace) -> list[Task]:
     tasks = []
     profiles = [load_profile(source) for source in args.profile or ["default"]]
     for profile in profiles:
-        workload = _workload(args, cluster, profile)
+        workload = workload_of(args, cluster, profile)
         if args.html is not None and not args.map_at:
             quarters = (workload.arrivals[len(workload.arrivals) * part // 4].at for part in (1, 2, 3))
             settings = replace(settings, maps_at=tuple(dict.fromkeys(at for at in quarters if at > 0)))
@@ -243,7 +246,7 @@ def _settings(args: argparse.Namespace, gpus: int) -> SimSettings:
     )
 
 
-def _workload(args: argparse.Namespace, cluster: Cluster, profile: Profile) -> Workload:
+def workload_of(args: argparse.Namespace, cluster: Cluster, profile: Profile) -> Workload:
     """Return the workload of a trace, filled in; what was left out of it is said."""
     from optsched.cli.inputs import example_trace
     from optsched.files.traces import check_format, load_trace
@@ -267,11 +270,11 @@ def _workload(args: argparse.Namespace, cluster: Cluster, profile: Profile) -> W
 def _at_load(workload: Workload, load: float, gpus: int) -> Workload:
     """Return a workload with its submit times divided so that it offers a load from its first job to its last."""
     work = math.fsum(each.work_s * each.job.gpus for each in workload.arrivals)
-    span = max((each.at for each in workload.arrivals), default=0.0)
-    if not work or not span:
+    length_s = max((each.at for each in workload.arrivals), default=0.0)
+    if not work or not length_s:
         raise UsageError("--load: the jobs all come at one moment; allowed: a trace whose jobs come one by one")
-    factor = load * gpus * span / work
-    return replace(workload, arrivals=tuple(replace(each, at=each.at / factor) for each in workload.arrivals))
+    faster = load * gpus * length_s / work
+    return replace(workload, arrivals=tuple(replace(each, at=each.at / faster) for each in workload.arrivals))
 
 
 def _in_parts(args: argparse.Namespace, task: Task, clock: Clock, report: Report) -> Result:
@@ -291,7 +294,7 @@ def _in_parts(args: argparse.Namespace, task: Task, clock: Clock, report: Report
     return finish(simulation, task, clock.monotonic_s() - began)
 
 
-def _with_end(progress: Progress, clock: Clock) -> Report:
+def with_end(progress: Progress, clock: Clock) -> Report:
     """Return a report that tells how much longer it will take, once that can be said."""
     began = clock.monotonic_s()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass, field, replace
 
 from optsched.clock import Clock
@@ -25,6 +25,7 @@ from optsched.sim.collect import Collector, Notes
 from optsched.sim.figures import Ended, gpu_time
 from optsched.sim.physics import Physics
 from optsched.sim.policies.policy import Planning
+from optsched.sim.runs import Run
 from optsched.sim.settings import SimSettings
 from optsched.sim.workload import Ending, Workload
 from optsched.sim.world import World, WorldState
@@ -122,6 +123,25 @@ class Simulation:
         self.now, self.state, self.world.now, self.collector.notes = now, state, world, notes
         self.account = Account(state, books)
 
+    def begin_midway(self, state: State, runs: Iterable[Run], present: int) -> None:
+        """Begin with a state, at its instant, in which these runs have their GPUs.
+
+        The first `present` jobs of the workload are in by then.
+        """
+        self.now, self.state, self.account = round(state.now * 1000), state, Account(state)
+        calendar = self.calendar
+        ahead = [entry for entry in calendar.entries if not isinstance(entry[2], hap.Arrives)]
+        calendar.awaited -= len(calendar.entries) - len(ahead)
+        heapq.heapify(ahead)
+        calendar.entries, calendar.arrived = ahead, present
+        for arrival in self.setup.workload.arrivals[:present]:
+            self.collector.submitted(arrival.job, round(arrival.job.submitted_at * 1000))
+        for run in runs:
+            self.world.already_runs(run, state.jobs[run.job].job, self.now)
+        for record in state.nodes.values():
+            self.world.out_of_service(record, self.now)
+        self._next_arrival()
+
     def _next_arrival(self) -> None:
         arrivals, index = self.setup.workload.arrivals, self.calendar.arrived
         if index < len(arrivals):
@@ -145,7 +165,7 @@ class Simulation:
             self._pass(int(at))
             self._instant()
             ended = len(self.state.ended)
-            far = max(ended / total, self.now / min(end, pause))
+            far = max(ended / total, self.now / max(1, min(end, pause)))
             progress(f"{ended:,} of {total:,} jobs have ended, day {self.now / 86_400_000:.1f}", far)
 
     def _next(self) -> float:

@@ -307,17 +307,40 @@ class World:
             if run.hung_at is None:
                 self._plan(run)
 
-    def _plan(self, run: Run) -> None:
-        """Put into the calendar what a run that works will come to."""
+    def already_runs(self, run: Run, job: Job, now: int) -> None:
+        """A run has its GPUs, and trains, since before the simulation began."""
+        self.now.runs[run.job] = run
+        self.now.owed[run.job] = run.owed
+        self._hears.began(run, job)
+        self._plan(run, now)
+
+    def out_of_service(self, record: NodeRecord, now: int) -> None:
+        """A node is lost or suspected since before the simulation began: it comes back as others do."""
+        node, state = record.node.id, record.node.state
+        if state is NodeState.DOWN:
+            self.now.down[node] = now + self.breaks.repair_ms("already", node)
+            self._push(self.now.down[node], hap.Repaired(node))
+        elif state is NodeState.PROBING:
+            self._push(now + self._probe, hap.Probes(node))
+        else:
+            self.notice(record, now)
+
+    def _plan(self, run: Run, now: int | None = None) -> None:
+        """Put into the calendar what a run that works will come to, from `now` on where it has trained before."""
+        assert run.trains_from is not None, "it trains"
+        done = 0 if now is None else run.trained(now)
         rates, seed = self._settings.failures, self._settings.seed
         miles = [(run.ends_at(), Mile.END)]
         for mile, rate in ((Mile.PROCESS, rates.process), (Mile.OWN, rates.job)):
             if rate > 0:
                 after = exponential(HOUR_MS / (rate * run.gpus), seed, mile.value, run.job, run.number)
-                miles.append((run.at_training(max(1, round(after))), mile))
+                miles.append((run.at_training(done + max(1, round(after))), mile))
         at, mile = min(miles, key=lambda each: each[0])
-        if run.every and run.trains_from is not None and run.trains_from + run.cycle <= run.ends_at():
-            self._push(run.trains_from + run.cycle, hap.Saves(run.job, run.number, 1))
+        if run.every:
+            count = 1 if now is None else max(0, now - run.trains_from) // run.cycle + 1
+            saved_at = run.trains_from + count * run.cycle
+            if saved_at <= run.ends_at():
+                self._push(saved_at, hap.Saves(run.job, run.number, count))
         self._push(at, hap.Reaches(run.job, run.number, mile))
 
     def _over(self, run: Run, now: int, kept: int, why: str) -> None:
