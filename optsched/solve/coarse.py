@@ -7,21 +7,20 @@ The fine stage places what was admitted; where something finds no place, what is
 from __future__ import annotations
 
 import dataclasses
-from functools import partial
 
 from optsched.clock import Clock
 from optsched.rounds.assignment import Assignment
 from optsched.rounds.check import check
 from optsched.rounds.problem import Problem
 from optsched.rounds.score import Score, score
+from optsched.solve.attempts import Attempts, placing_s
 from optsched.solve.bounds import Bounds
 from optsched.solve.cpsat.admission import Admission
 from optsched.solve.cpsat.decisions import full_scope
 from optsched.solve.cpsat.recorded import goal_of
 from optsched.solve.cpsat.stages import Stages, known
 from optsched.solve.exact import ExactSolver, per_row
-from optsched.solve.fine import STYLES, place
-from optsched.solve.goals import Goals, admit, bill_slack, reached_by, tie_value, value_in
+from optsched.solve.goals import Goals, admit, reached_by, tie_value
 from optsched.solve.result import Budget, Result, Spent
 from optsched.values.profile import PriorityMode
 
@@ -33,15 +32,6 @@ EXACT_NODES = 64
 
 EXACT_SHARE = 0.9
 """The share of what is then left of the budget for it."""
-
-MOST_ADMISSIONS = 20
-"""How many admissions alike are tried."""
-
-PLACE_S, MOST_PLACE_S = 1.2e-6, 3.0
-"""About how long one placing takes at worst, in seconds for each start and node, and at most: none is begun without."""
-
-PLACES_SHARE = 0.22
-"""The share of what is left after admission, after which no further placing is begun; the rest is for bounds."""
 
 
 class CoarseSolver:
@@ -55,17 +45,15 @@ class CoarseSolver:
         admission = Admission(problem, full_scope(problem))
         if problem.profile.priority_mode is PriorityMode.WEIGHTED:
             return _weighted(problem, admission, hint, spent)
-        placing_s = _placing_s(problem, sum(not problem.jobs[j].running for j in hint.changed))
-        share_s = max(
-            spent.wall_left_s / 2, min(spent.wall_left_s * ADMISSION_SHARE, spent.wall_left_s - 2 * placing_s)
-        )
+        placing = placing_s(problem, sum(not problem.jobs[j].running for j in hint.changed))
+        share_s = max(spent.wall_left_s / 2, min(spent.wall_left_s * ADMISSION_SHARE, spent.wall_left_s - 2 * placing))
         share = dataclasses.replace(budget, wall_s=share_s)
         stages = Stages(admission.unstaged(), Spent(share, clock), lean=True)
         goals = admit(problem, admission, stages, hint, brief=budget.turn is not None)
         spent.deterministic_s += stages.spent.deterministic_s
         plan = hint
         if stages.solution is not None:
-            plan = _placed(problem, admission, stages, goals, hint, spent)
+            plan = Attempts(problem, admission, stages, goals, hint, spent).run()
         if len(problem.nodes.capacity) > EXACT_NODES:
             return _bounded(problem, admission, goals, plan, spent)
         return _refined(problem, admission, goals, plan, spent)
@@ -98,44 +86,6 @@ def _tighter(problem: Problem, result: Result, exact: Result) -> tuple[int | Non
     return tuple(bounds)
 
 
-def _placed(
-    problem: Problem, admission: Admission, stages: Stages, goals: Goals, hint: Assignment, spent: Spent
-) -> Assignment:
-    """Return the best valid plan of several styles of placing and several admissions, the hint among them.
-
-    Admissions as good as the first differ in which of the jobs alike they stop, and for whom. Nothing more is tried
-    once a plan is about as good as its bounds, nor once the time for places is up.
-    """
-    mode = problem.profile.priority_mode
-    best, worth = hint, score(problem, hint)
-    if _best_possible(problem, goals, worth):
-        return hint
-    until_s, turn = spent.wall_left_s * (1.0 - PLACES_SHARE), spent.budget.turn
-    styles = STYLES if turn is None else (STYLES[turn % len(STYLES)],)
-    for attempt in range(MOST_ADMISSIONS if turn is None else 1):
-        if attempt and (goals.tie is None or stages.minimize_anew(admission.bill(), 1.0).value is None):
-            break
-        if stages.solution is None:
-            break
-        admitted = admission.decode(partial(value_in, stages.solution or []))
-        for style in styles:
-            if spent.wall_left_s < _placing_s(problem, len(admitted.starts)):
-                return best
-            found = place(problem, admitted, style)
-            if found is not None and not check(problem, found):
-                found_worth = score(problem, found)
-                if found_worth.key(mode) > worth.key(mode):
-                    best, worth = found, found_worth
-            if _best_possible(problem, goals, worth) or spent.wall_left_s < until_s:
-                return best
-    return best
-
-
-def _placing_s(problem: Problem, starts: int) -> float:
-    """Return about how many seconds one placing of so many starts takes at worst."""
-    return min(MOST_PLACE_S, PLACE_S * len(problem.nodes.capacity) * starts)
-
-
 def _rest(spent: Spent) -> Budget:
     """Return what of the budget is for the exact model."""
     return dataclasses.replace(
@@ -151,15 +101,6 @@ def _is_best(problem: Problem, goals: Goals, worth: Score) -> bool:
         and [result.bound for result in goals.ranks] == reached_by(problem, worth)
         and goals.bill_bound is not None
         and worth.costs.total <= goals.bill_bound
-    )
-
-
-def _best_possible(problem: Problem, goals: Goals, worth: Score) -> bool:
-    """Return whether a plan does all that admission does, its bill within half a thousandth of the run value."""
-    if goals.tie is None or goals.bill_bound is None or reached_by(problem, worth) != goals.values():
-        return False
-    return tie_value(problem, worth) == goals.tie.value and (
-        worth.costs.total <= goals.bill_bound + bill_slack(problem, worth)
     )
 
 
@@ -201,7 +142,7 @@ def _weighted(problem: Problem, admission: Admission, hint: Assignment, spent: S
     if bound is None:
         bound = admission.relaxation(facts=True).most(goal_of(goal))
     if stages.solution is not None:
-        plan = _placed(problem, admission, stages, Goals((), None, None), hint, spent)
+        plan = Attempts(problem, admission, stages, Goals((), None, None), hint, spent).run()
     if len(problem.nodes.capacity) > EXACT_NODES or score(problem, plan).weighted == bound:
         return Result(plan, weighted_bound=bound, deterministic_s=spent.deterministic_s)
     exact = ExactSolver().solve(problem, plan, _rest(spent), spent.clock)

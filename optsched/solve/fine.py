@@ -15,20 +15,18 @@ from optsched.rounds.check import unpaid
 from optsched.rounds.problem import Cut, Problem, RoundJob
 from optsched.rounds.score import served_by
 from optsched.solve.cpsat.admission import Admitted
+from optsched.solve.growth import grow_one
 from optsched.solve.places import Style
 from optsched.solve.repairs import Repairs
 from optsched.solve.shrinking import take_back_unused
 
 STYLES = (
-    Style(rank_first=False, zeal=1.0, scarce_first=True),
-    Style(rank_first=False, zeal=1.0),
     Style(rank_first=False, zeal=0.02),
+    Style(rank_first=False, zeal=0.02, scarce_first=True, grow_first=True),
     Style(rank_first=True, zeal=1.0, run_on_first=True),
-    Style(rank_first=False, zeal=0.1),
-    Style(rank_first=False, zeal=0.05),
-    Style(rank_first=False, zeal=0.03),
-    Style(rank_first=True, zeal=0.02),
     Style(rank_first=False, zeal=0.005),
+    Style(rank_first=False, zeal=1.0),
+    Style(rank_first=True, zeal=0.02, scarce_first=True),
 )
 """What is tried, in this order."""
 
@@ -61,6 +59,9 @@ class Fine(Repairs):
         for job in sorted(first, key=self._hardest_first):
             if not (self._place_single(job) if job.cut is Cut.ONE_NODE else self._place_gang(job)):
                 self._unplaced.append(job.index)
+        if self.style.grow_first:
+            for j, more in sorted(self.admitted.grows.items()):
+                grow_one(self.problem, self.ledger, self.problem.jobs[j], more)
         for job in jobs:
             if job.cut is Cut.ONE_NODE and not self._fills_a_node(job):
                 self._wait(job, job.minimum)

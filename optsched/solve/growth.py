@@ -25,17 +25,17 @@ def grow(problem: Problem, ledger: Ledger) -> None:
     for job in sorted(elastic, key=lambda each: (each.tier, each.priority, each.index)):
         # Who starts over stopped jobs starts at its minimum.
         if not any(n in given for n, _ in ledger.changed.get(job.index, ())):
-            _grow_one(problem, ledger, job)
+            grow_one(problem, ledger, job)
 
 
-def _grow_one(problem: Problem, ledger: Ledger, job: RoundJob) -> None:
-    """Grow one job by adding to where it is, to the largest size that fits."""
+def grow_one(problem: Problem, ledger: Ledger, job: RoundJob, by: int | None = None) -> None:
+    """Grow one job by adding to where it is, `by` so many GPUs, or (None) to the largest size that fits."""
     present = ledger.changed.get(job.index, job.spread_now)
     # Who shrinks or moves in this plan does not grow elsewhere in it.
     if not present or (job.running and job.index in ledger.changed):
         return
     size, gpu_type = size_of(present), gpu_type_of(problem, present)
-    larger = [each for each in job.sizes if each > size]
+    larger = [each for each in job.sizes if each > size and by in (None, each - size)]
     if not larger or ledger.blocked_by(job, larger[0] - size, gpu_type) is not None:
         return
     gpus = _beside(problem, ledger, job, present)

@@ -19,6 +19,7 @@ from optsched.rounds.score import gpu_type_of
 from optsched.solve.cpsat.admission import Admitted
 from optsched.solve.domains import cheapest_nodes
 from optsched.solve.floors import Floors
+from optsched.solve.foresight import Foresight, Taker
 from optsched.solve.greedy import Params, Pass
 from optsched.solve.ledger import Ledger
 from optsched.solve.loose import Loose
@@ -49,12 +50,14 @@ class Style:
 
     `run_on_first`: who need not stop runs on before others start in what is left over. `scarce_first`: who may have
     least of what stopped jobs leave comes first, among those who need whole nodes and among those of one size.
+    `grow_first`: who is to grow does so once the gangs have their places, before single jobs have theirs.
     """
 
     rank_first: bool
     zeal: float
     run_on_first: bool = False
     scarce_first: bool = False
+    grow_first: bool = False
 
 
 class Places:
@@ -89,6 +92,33 @@ class Places:
         self._ones: list[RoundJob] = []
         self._closed: int | None = None
         self._placed: dict[int, tuple[RoundJob, int]] = {}
+        takers = [self._taker(problem.jobs[j]) for j in sorted(admitted.starts)]
+        self.foresight = Foresight(problem, self.ledger, self.supply, self.loose, takers)
+
+    def _taker(self, job: RoundJob) -> Taker:
+        """Return what an admitted start may have."""
+        kind, problem = self._kind(job), self.problem
+        may = kind.rights
+        if not exempt(job):
+            may = may & (self.floors.taken | (self.supply.victims.team == job.team))
+        typed = np.array([speed > 0 for speed in job.type_speed])
+        if job.index in self.admitted.types:
+            typed = np.arange(len(typed)) == self._type_of(job)
+        nodes = job.nodes & typed[problem.nodes.gpu_type]
+        return Taker(job, kind, may, nodes, self._piece(job), self._rank(job))
+
+    def _piece(self, job: RoundJob) -> int:
+        """Return the least that a job has on a node that it uses, in GPUs."""
+        return {Cut.ONE_NODE: _need(job), Cut.WHOLE_NODES: self._largest}.get(job.cut, job.unit)
+
+    def _look(self) -> None:
+        """Bring up to date what is still to be placed and what is left over for it."""
+        jobs, changed = self.problem.jobs, self.ledger.changed
+        movers = [jobs[j] for *_, j in self._waiting if jobs[j].running]
+        movers += [job for job in self._ones if job.running]
+        gone = changed.keys() | set(self._unplaced)
+        growth = {j: more for j, more in self.admitted.grows.items() if j not in changed}
+        self.foresight.look([jobs[j] for j in self.admitted.starts - gone], movers, growth)
 
     def _place_waiting(self) -> None:
         """Place who waits, but those of one GPU: they come last, together."""
@@ -246,7 +276,13 @@ class Places:
         room = self._room(job, kind)
         below = job.unit if job.cut is not Cut.WHOLE_NODES else self._largest
         if job.cut is Cut.PER_NODE and len(job.slices) < 2 and all(piece % job.unit == 0 for piece, _ in job.slices):
-            spread = self._equal_nodes(job, room, self._worth(kind, job.unit))
+            worth = self._worth(kind, job.unit)
+            self._look()
+
+            def cheapest(dear: Ints) -> Spread | None:
+                return self._equal_nodes(job, room, worth - self.foresight.price(dear, kind, job.unit))
+
+            spread = self.foresight.best(job, kind, room.gpus, cheapest)
         else:
             spread = self._pack(job, room, below)
         if spread is None:
@@ -349,12 +385,42 @@ class Places:
 
     def _place_single(self, job: RoundJob) -> bool:
         kind = self._kind(job)
-        n = self._best_node(job, self._worth(kind, job.minimum))
-        return n is not None and self._book(job, kind, ((n, job.minimum),))
+        room = self._room(job, kind)
+        there = self._fitting(job, moving=True, room=room)
+        if not len(there):
+            return False
+        price = self._price(job, room, there) - self._worth(kind, job.minimum)[there]
+        at: list[int] = []
+        self._look()
+
+        def cheapest(dear: Ints) -> Spread:
+            order = np.argsort(price + self.foresight.price(dear, kind, job.minimum)[there], kind="stable")
+            at[:] = there[order[:MOST_TRIED]].tolist()
+            return ((at[0], job.minimum),)
+
+        spread = self.foresight.best(job, kind, room.gpus, cheapest)
+        assert spread is not None
+        for n in dict.fromkeys([spread[0][0], *at]):
+            if self._make_room(n, job.minimum - int(room.gpus[n]), job.minimum, job):
+                return self._book(job, kind, ((n, job.minimum),))
+        return False
 
     def _rehouse(self, job: RoundJob) -> bool:
-        n = self._best_node(job, np.zeros(len(self.problem.nodes.capacity), dtype=np.int64))
-        return n is not None and self._settle(job, n)
+        room = self._room_of(job)
+        there = self._fitting(job, moving=True, room=room)
+        price = self._price(job, room, there)
+        price += LEAST_WORTH * (self.problem.nodes.gpu_type[there] != gpu_type_of(self.problem, job.spread_now))
+        for n in there[np.argsort(price, kind="stable")[:MOST_TRIED]].tolist():
+            if self._make_room(n, job.size_now - int(room.gpus[n]), job.size_now, job):
+                return self._settle(job, n)
+        return False
+
+    def _price(self, job: RoundJob, room: Room, there: Ints) -> Ints:
+        """Return what a job of one node costs on some nodes: to make room, and how tight it is."""
+        need = _need(job)
+        price = self.loose.below(need, job.team).price(np.maximum(0, need - room.gpus))[there]
+        found: Ints = price + TIGHTNESS * np.maximum(0, room.gpus[there] - need)
+        return found
 
     def _room_of(self, job: RoundJob) -> Room:
         """Return what a job of one node may have on each node as things are."""
@@ -380,21 +446,6 @@ class Places:
         if job.required is not None:
             fits &= self.problem.tree.domain_of[job.required] >= 0
         return np.flatnonzero(fits)
-
-    def _best_node(self, job: RoundJob, worth: Ints) -> int | None:
-        """Return the best node for a job: by what it costs to make room, what it saves, and how tight it is."""
-        need, room = _need(job), self._room_of(job)
-        there = self._fitting(job, moving=True, room=room)
-        if not len(there):
-            return None
-        price = self.loose.below(need, job.team).price(np.maximum(0, need - room.gpus))[there] - worth[there]
-        price += TIGHTNESS * np.maximum(0, room.gpus[there] - need)
-        if job.running:
-            price += LEAST_WORTH * (self.problem.nodes.gpu_type[there] != gpu_type_of(self.problem, job.spread_now))
-        for n in there[np.argsort(price, kind="stable")[:MOST_TRIED]].tolist():
-            if self._make_room(n, need - int(room.gpus[n]), need, job):
-                return int(n)
-        return None
 
     def _make_room(self, n: int, deficit: int, below: int, job: RoundJob) -> bool:
         movers = self.loose.lift(n, deficit, below, job)

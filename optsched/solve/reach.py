@@ -75,6 +75,16 @@ class Reach:
         stopped: Flags = rights & self._stops
         return stopped, moved
 
+    def forced(self, job: RoundJob) -> Ints:
+        """Return the GPUs on each node that stops and shrinks for the job could leave, shape (N,); read only."""
+        key = ("forced", *self.kind(job))
+        found = self._known.get(key)
+        if found is None:
+            stopped, _ = self.givers(job)
+            found, _, _ = self._victims.freed(stopped | self._resizes)
+            self._known[key] = found
+        return found
+
     def room(self, job: RoundJob) -> Ints:
         """Return the GPUs on each node that could be had for the job, shape (N,); read only."""
         kind = self.kind(job)

@@ -6,7 +6,7 @@ little the job's stop would be missed. Arrays over pairs have shape (Q,), over n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -292,6 +292,12 @@ class Supply:
                 if count:
                     found[victim] = found.get(victim, 0) + count
         return found
+
+    def leaving_on(self, n: int) -> Iterator[tuple[int, int, int]]:
+        """Yield who leaves GPUs on a node, with its pair and what is left of it, in the order of drawing on them."""
+        for j in self.stopped_on.get(n, ()):
+            pair = self._pair(j, n)
+            yield j, pair, int(self._left[pair])
 
     def leftovers(self, kind: Kind) -> tuple[Ints, Ints]:
         """Return the pairs of which something is left over for a kind, and how many GPUs of each."""

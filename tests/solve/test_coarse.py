@@ -15,11 +15,14 @@ from optsched.rounds.build import build_problem
 from optsched.rounds.check import check
 from optsched.rounds.problem import Problem
 from optsched.rounds.score import score
+from optsched.solve import attempts
 from optsched.solve.coarse import CoarseSolver
-from optsched.solve.cpsat.admission import Admission
+from optsched.solve.cpsat.admission import Admission, Admitted
 from optsched.solve.cpsat.decisions import full_scope
 from optsched.solve.exact import ExactSolver
+from optsched.solve.fine import place
 from optsched.solve.ladder import SolverChoice, climb
+from optsched.solve.places import Style
 from optsched.solve.result import Budget, Result
 from optsched.values.cluster import NodeState
 from optsched.values.profile import PriorityMode
@@ -183,6 +186,23 @@ def test_what_cannot_be_packed_is_left_out_and_the_rest_placed():
     assert started == {"q0", "q2"}
     best = ExactSolver().solve(problem, NO_CHANGE, ENOUGH, StoppedClock())
     assert faults(problem, result, best.assignment) == []
+
+
+def test_admission_is_searched_again_without_what_found_no_place(monkeypatch):
+    """The older of two alike is to start; as it finds no place, the younger is."""
+    waits = [job("q0").rank("P1").gang(4), job("q1").rank("P2").gang(4).waiting(60), job("q2").rank("P3").gang(4)]
+    problem, tried = build_problem(snapshot(nodes("a b", gpus=4, rack="r"), *waits)), list[set[str]]()
+    index = {str(each.job.id): each.index for each in problem.jobs}
+
+    def without(problem: Problem, admitted: Admitted, style: Style) -> Assignment | None:
+        tried.append({name for name, j in index.items() if j in admitted.starts})
+        found = place(problem, admitted, style)
+        return found and Assignment({j: spread for j, spread in found.changed.items() if j != index["q1"]})
+
+    monkeypatch.setattr(attempts, "place", without)
+    coarse(problem, hint=NO_CHANGE)
+    assert tried[0] == {"q0", "q1"}
+    assert tried[-1] == {"q0", "q2"}
 
 
 @pytest.mark.parametrize("seed", [3, 7])

@@ -76,6 +76,25 @@ def test_a_hole_is_made_by_a_move():
     assert placed(problem, admitted(problem, "whole")) == {"left": {"n2": 4}, "whole": {"n1": 8}}
 
 
+@pytest.mark.parametrize("style", STYLES, ids=str)
+def test_what_others_cannot_do_without_is_left_to_them_even_where_it_would_be_nearer(style):
+    problem = build_problem(
+        snapshot(
+            racks(r1="n1", r2="n2 n3", r3="n4"),
+            team("x").quota(16),
+            team("y").quota(16),
+            job("a").team("x").rank("P4").running(n1=8),
+            job("b").team("x").rank("P4").running(n4=8),
+            job("any").team("x").rank("P0").gang(16).per_node(8),
+            job("free").team("y").rank("P0").gang(16).per_node(8),
+            horizon_s=360_000.0,
+            speed_widest=0.5,
+        )
+    )
+    there = {"any": {"n1": 8, "n4": 8}, "free": {"n2": 8, "n3": 8}, "a": {}, "b": {}}
+    assert placed(problem, admitted(problem, "any free", "a b"), style) == there
+
+
 def test_the_cheapest_hole_is_made():
     problem = build_problem(
         snapshot(

@@ -232,13 +232,19 @@ class Groups:
         return found
 
     def _least_loss(self, job: RoundJob, room: Ints, y: int) -> int | None:
-        """Return the least loss in this room, by the narrowest level that could hold the job; None if none could."""
+        """Return the least loss in this room, by the narrowest level that could hold the job; None if none could.
+
+        However much moves, no more becomes free in one domain without force than is free in all.
+        """
         problem, tree = self.problem, self.problem.tree
         if int(room.sum()) < job.minimum:
             return None
+        free = int(np.maximum(problem.nodes.free, 0).sum())
+        forced = np.minimum(self.reach.forced(job), room)
         spans = [-1] if job.required is None else []
         for level in range(len(tree.levels)):
-            if int(tree.sum_per_domain(level, room).max(initial=0)) < job.minimum:
+            most = np.minimum(tree.sum_per_domain(level, room), free + tree.sum_per_domain(level, forced))
+            if int(most.max(initial=0)) < job.minimum:
                 continue
             if job.required is None or level >= job.required:
                 spans.append(level)
