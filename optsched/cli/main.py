@@ -12,7 +12,19 @@ import traceback
 from collections.abc import Sequence
 
 import optsched
-from optsched.cli import agent, checkpoint_interval, demo, explain, plan, profile, replay, serve, simulate, topology
+from optsched.cli import (
+    agent,
+    bench,
+    checkpoint_interval,
+    demo,
+    explain,
+    plan,
+    profile,
+    replay,
+    serve,
+    simulate,
+    topology,
+)
 from optsched.cli.options import Parser
 from optsched.cli.terminal import tell
 from optsched.cli.words import clean
@@ -58,7 +70,7 @@ def parser() -> Parser:
     built = Parser(prog="optsched", description=DESCRIPTION, epilog=EPILOG)
     built.add_argument("--version", action="version", version=f"optsched {optsched.__version__}")
     commands = built.add_subparsers(metavar="COMMAND", dest="command", required=True, parser_class=Parser)
-    for group in (plan, explain, replay, simulate, topology, profile, checkpoint_interval, serve, agent, demo):
+    for group in (plan, explain, replay, simulate, bench, topology, profile, checkpoint_interval, serve, agent, demo):
         group.add(commands)
     return built
 
