@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-Plain = dict[str, object]
+Plain = dict[str, Any]
 
 PROFILE: Plain = {"base": "default", "name": "quality", "max_reservations": 0}
 """A round of the library is judged as it stands: nothing is kept for a gang that cannot start in it."""
@@ -37,7 +38,7 @@ def document(
 
 
 def racks(
-    *nodes: int, level: str = "rack", gpus: int = 8, gpu_type: str = "h100", prefix: str = "", **keys: object
+    *nodes: int, level: str = "rack", gpus: int = 8, gpu_type: str = "h100", prefix: str = "", **keys: Any
 ) -> Plain:
     """Return a cluster of domains with so many nodes each, named r0n0, r0n1, ..."""
     return {
@@ -47,7 +48,7 @@ def racks(
 
 
 def group(
-    *nodes: int, level: str = "rack", gpus: int = 8, gpu_type: str = "h100", prefix: str = "", **keys: object
+    *nodes: int, level: str = "rack", gpus: int = 8, gpu_type: str = "h100", prefix: str = "", **keys: Any
 ) -> Plain:
     """Return a group of equal nodes in domains of different sizes."""
     entry: Plain = {"counts": {level: len(nodes), "node": list(nodes)}, "gpus": gpus, "gpu_type": gpu_type}
@@ -56,13 +57,13 @@ def group(
     return entry | keys
 
 
-def runs(name: str, placement: Mapping[str, int], since_s: float = 7200, **keys: object) -> Plain:
+def runs(name: str, placement: Mapping[str, int], since_s: float = 7200, **keys: Any) -> Plain:
     """Return a job that runs."""
     entry: Plain = {"id": name, "team": "lab", "priority": "P3", "gpus": sum(placement.values()), "state": "running"}
     return entry | {"started_at": -since_s, "submitted_at": -since_s - 60, "placement": dict(placement)} | keys
 
 
-def fixed(name: str, placement: Mapping[str, int], **keys: object) -> Plain:
+def fixed(name: str, placement: Mapping[str, int], **keys: Any) -> Plain:
     """Return a job that runs and can be neither stopped nor moved."""
     return runs(name, placement, **{"preemptible": False, **keys})
 
@@ -72,7 +73,7 @@ def saved(ago_s: float) -> Plain:
     return {"last_checkpoint_at": -ago_s}
 
 
-def waits(name: str, gpus: int, age_s: float, **keys: object) -> Plain:
+def waits(name: str, gpus: int, age_s: float, **keys: Any) -> Plain:
     """Return a job that is queued."""
     return {"id": name, "team": "lab", "priority": "P2", "gpus": gpus, "submitted_at": -age_s} | keys
 

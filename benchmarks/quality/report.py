@@ -18,8 +18,8 @@ def main(files: list[str]) -> None:
 def summary(data: dict[str, Any]) -> list[str]:
     """Return a line for each policy."""
     lines = [
-        "| policy | at best known | valid | mean gap | worst gap | GPUs short | lost work, GPU·h | placement loss, GPU·h "
-        "| stops | moves, resizes | time, s |",
+        "| policy | at best known | valid | mean gap | worst gap | GPUs short | lost work, GPU·h "
+        "| placement loss, GPU·h | stops | moves, resizes | time, s |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in data["summary"]:

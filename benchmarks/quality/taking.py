@@ -26,7 +26,7 @@ def scattered_victims() -> Plain:
 
 def hidden_checkpoints() -> Plain:
     """What victims report and what they lose are two things."""
-    signal = {"checkpoint": {"on_signal": True, "cost_s": 20, "restart_s": 60}}
+    signal: Plain = {"checkpoint": {"on_signal": True, "cost_s": 20, "restart_s": 60}}
     jobs = [
         runs("new-unsaved", {"r0n0": 8}, since_s=1500, last_checkpoint_at=-1490),
         runs("silent-old", {"r0n1": 8}, since_s=50_000),
@@ -74,7 +74,12 @@ def chain_of_moves() -> Plain:
 
 def shrinking() -> Plain:
     """Elastic jobs can give some of the room, at different prices."""
-    elastic = {"gpus_per_node": 8, "min_gpus": 8, "max_gpus": 16, "checkpoint": {"elastic": True, "restart_s": 60}}
+    elastic: Plain = {
+        "gpus_per_node": 8,
+        "min_gpus": 8,
+        "max_gpus": 16,
+        "checkpoint": {"elastic": True, "restart_s": 60},
+    }
     jobs = [
         runs("elastic-a", {"r0n0": 8, "r0n1": 8}, **elastic, **saved(1500)),
         runs("elastic-b", {"r0n2": 8, "r0n3": 8}, **elastic, **saved(300)),
@@ -94,7 +99,11 @@ def shrinking() -> Plain:
 
 def growing() -> Plain:
     """Elastic jobs would grow into what a queued gang needs."""
-    elastic = {"gpus_per_node": 8, "min_gpus": 8, "checkpoint": {"elastic": True, "on_signal": True, "restart_s": 20}}
+    elastic: Plain = {
+        "gpus_per_node": 8,
+        "min_gpus": 8,
+        "checkpoint": {"elastic": True, "on_signal": True, "restart_s": 20},
+    }
     jobs = [
         runs("grows-a", {"r0n0": 8}, **elastic | {"gpus": 32, "max_gpus": 32}),
         runs("grows-b", {"r1n0": 8}, **elastic | {"gpus": 24, "max_gpus": 24}),

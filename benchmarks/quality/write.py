@@ -19,7 +19,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "optsched" / "examples" / "qualit
 def rounds() -> dict[str, str]:
     """Return the text of every round by its name."""
     made = [make() for make in (*PACKING, *TAKING, *BUSY)]
-    return {str(entry["about"]["name"]): write(entry) for entry in made}  # type: ignore[index]
+    return {str(entry["about"]["name"]): write(entry) for entry in made}
 
 
 def main() -> None:
