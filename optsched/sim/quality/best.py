@@ -61,13 +61,18 @@ def from_plain(entry: Mapping[str, object], names: Sequence[str]) -> Best:
     """Return what an entry of the table says. Raises InternalError for one that does not fit its round."""
     rows = entry["ranks"]
     assert isinstance(rows, list)
-    ranks, bounds = [0] * len(names), [0] * len(names)
-    found: list[int | None] = [*bounds]
-    for row in rows:
-        if row["rank"] not in names:
-            raise InternalError(f"{entry['round']}: the table has a rank that the round does not: {row['rank']}")
-        at = names.index(row["rank"])
-        ranks[at], found[at] = row["gpus"], row["bound"]
+    by_name = {row["rank"]: (row["gpus"], row["bound"]) for row in rows}
+    if strange := by_name.keys() - set(names):
+        raise InternalError(f"{entry['round']}: the table has ranks that the round does not: {sorted(strange)}")
+    ranks: list[int] = []
+    bounds: list[int | None] = []
+    opened = False
+    for name in names:
+        # Ranks at which nothing runs are left out; below an open one it is not known whether anything could.
+        gpus, most = by_name.get(name, (0, None if opened else 0))
+        ranks.append(gpus)
+        bounds.append(most)
+        opened = opened or most is None or most > gpus
     bill, bound = _whole(entry["bill"]), entry["bill_bound"]
     worth = Worth(tuple(ranks), _whole(entry["stay_gpus"]), _whole(entry["age"]), bill)
     return Best(
