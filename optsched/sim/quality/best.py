@@ -76,7 +76,7 @@ def from_plain(entry: Mapping[str, object], names: Sequence[str]) -> Best:
     bill, bound = _whole(entry["bill"]), entry["bill_bound"]
     worth = Worth(tuple(ranks), _whole(entry["stay_gpus"]), _whole(entry["age"]), bill)
     return Best(
-        worth, tuple(found), None if bound is None else _whole(bound), entry["proven"] is True, str(entry["how"])
+        worth, tuple(bounds), None if bound is None else _whole(bound), entry["proven"] is True, str(entry["how"])
     )
 
 
