@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import textwrap
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from optsched.cli.options import add_format, seconds, seed
@@ -33,6 +33,7 @@ examples:
   optsched bench quality                                every policy, every round
   optsched bench quality --list                         the rounds, what is hard
   optsched bench quality --round floors --policy greedy
+  optsched bench quality --export rounds                the rounds, as snapshots
   optsched bench quality --round floors --plan my.json  another engine's plan
   optsched bench quality --round busy.json.gz --format json"""
 
@@ -68,6 +69,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--seed", metavar="N", type=seed, default=0, help="seed of the solver (default 0)")
     parser.add_argument("--list", action="store_true", help="tell what rounds there are, and nothing else")
+    parser.add_argument("--export", metavar="FOLDER", help="write the rounds there as files, and do nothing else")
     parser.add_argument("--all", action="store_true", help="every entry of every round (text)")
     add_format(parser)
     parser.set_defaults(run=run)
@@ -86,6 +88,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             f"--plan: given with {len(args.round)} rounds; allowed: with one --round, which it is a plan of"
         )
+    if args.export:
+        return _export(args.export, args.round)
     rounds = [load_round(name) for name in dict.fromkeys(args.round or round_names())]
     for given in rounds:
         _check_mode(given)
@@ -100,6 +104,22 @@ def run(args: argparse.Namespace) -> int:
         say(scored_to_json(scored))
     else:
         say(scored_to_text(scored, width(), style, args.all))
+    return 0
+
+
+def _export(target: str, names: list[str]) -> int:
+    """Write rounds to a folder, for other engines to read."""
+    from optsched.files.report import known
+    from optsched.sim.quality.library import export, round_names
+
+    shipped = round_names()
+    for name in names:
+        if name not in shipped:
+            raise UsageError(f"--round: given {clean(name)!r}; allowed: {known(list(shipped), name, 'one of', 40)}")
+    if not Path(target).is_dir():
+        raise UsageError(f"--export: given {clean(target)!r}, which is no folder; allowed: a folder that exists")
+    for file in export(list(dict.fromkeys(names)) or list(shipped), Path(target)):
+        say(clean(str(file)))
     return 0
 
 

@@ -84,6 +84,17 @@ def test_rounds_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(each["hard"] for each in data["rounds"])
 
 
+def test_rounds_are_written_for_other_engines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As they are shipped, so that the table knows them by their content."""
+    assert output(capsys, "--export", str(tmp_path), "--round", "grant") == f"{tmp_path / 'grant.json'}\n"
+    data = json.loads(output(capsys, "--round", str(tmp_path / "grant.json"), "--policy", "greedy", "--format", "json"))
+    assert data["rounds"][0]["best_known"]["proven"]
+    assert refusal(capsys, "--export", str(tmp_path / "no")).endswith(
+        "which is no folder; allowed: a folder that exists\n"
+    )
+    assert "did you mean 'grant'?" in refusal(capsys, "--export", str(tmp_path), "--round", "grand")
+
+
 def test_what_does_not_exist_is_refused_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Rounds, policies, plans without their one round, rounds in which plans cannot be compared rank by rank."""
     assert refusal(capsys, "--round", "flors").startswith(

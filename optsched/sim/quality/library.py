@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
@@ -53,6 +53,16 @@ def round_names() -> tuple[str, ...]:
     """Return the names of the shipped rounds, sorted."""
     files = (entry.name for entry in folder().iterdir())
     return tuple(sorted(name.removesuffix(SUFFIX) for name in files if name.endswith(SUFFIX) and name != TABLE))
+
+
+def export(names: Sequence[str], to: Path) -> tuple[Path, ...]:
+    """Write shipped rounds as files into a folder that exists, and return them. Raises OSError."""
+    written = []
+    for name in names:
+        file = to / (name + SUFFIX)
+        file.write_bytes(folder().joinpath(name + SUFFIX).read_bytes())
+        written.append(file)
+    return tuple(written)
 
 
 def load_round(name: str) -> Round:
