@@ -79,29 +79,29 @@ def durations(folder: Path, output: Path) -> None:
 def fleet(folder: Path, output: Path) -> None:
     """The tables that the generator of the 10,412-GPU fleet is calibrated to."""
     hourly = rows_of(folder / "aux" / "alibaba_spot2026_hourly.csv")
-    rows = [[row["hour"], row["jobs_submitted"], round(float(row["gpus_submitted"])), round(float(row["gpus_active"]))]
-            for row in hourly]  # fmt: skip
-    comment = "per hour: jobs and GPUs submitted, GPUs that jobs held or wanted"
-    write(output / "fleet2026_hourly.csv", [comment, FLEET_SOURCE], ["hour", "jobs", "gpus", "wanted"], rows)
+    keys = ("jobs_submitted", "gpus_submitted", "gpus_active")
+    rows = [
+        [row["hour"], *(round(float(row[key])) for key in keys), round(float(row["gpu_seconds_submitted"]) / 3600)]
+        for row in hourly
+    ]
+    comment = "per hour: jobs and GPUs submitted, GPUs that jobs held or wanted, GPU-hours submitted"
+    header = ["hour", "jobs", "gpus", "wanted", "gpu_h"]
+    write(output / "fleet2026_hourly.csv", [comment, FLEET_SOURCE], header, rows)
     for name, key in (("gpu_demand", "gpu_demand_bucket"), ("duration", "duration_bucket")):
         table = rows_of(folder / "aux" / f"alibaba_spot2026_bucket_{name}.csv")
         rows = [[row[key].replace(",", ""), row["jobs"], round(float(row["gpu_seconds"]))] for row in table]
         comment = f"jobs and GPU-seconds by {'GPUs' if name == 'gpu_demand' else 'duration'}"
         short = "sizes" if name == "gpu_demand" else "durations"
         write(output / f"fleet2026_{short}.csv", [comment, FLEET_SOURCE], ["bucket", "jobs", "gpu_s"], rows)
-    for name, keys in (
-        ("demand_by_model", ("gpu_model", "jobs", "gpu_demand", "gpu_seconds", "median_gpu_req")),
-        ("org_by_gpu_seconds", ("organization", "jobs", "gpu_seconds", "gpu_demand")),
-        ("job_type_summary", ("job_type", "jobs", "gpu_seconds", "median_duration", "p90_duration")),
-        ("worker_count_distribution", ("worker_num", "jobs")),
-        ("duration_quantiles", ("", "duration_seconds")),
+    for name, short, keys in (
+        ("demand_by_model", "models", ("gpu_model", "jobs", "gpu_demand", "gpu_seconds")),
+        ("org_by_gpu_seconds", "organizations", ("organization", "jobs", "gpu_demand", "gpu_seconds")),
+        ("job_type_summary", "types", ("job_type", "jobs", "gpu_seconds")),
+        ("duration_quantiles", "quantiles", ("", "duration_seconds")),
     ):
         table = rows_of(folder / "aux" / f"alibaba_spot2026_{name}.csv")
         rows = [[_rounded(row[key]) for key in keys] for row in table]
-        short = {"demand_by_model": "models", "org_by_gpu_seconds": "organizations", "job_type_summary": "types"}.get(
-            name, "workers" if name.startswith("worker") else "quantiles"
-        )
-        header = [key or "quantile" for key in keys]
+        header = [{"": "quantile", "gpu_demand": "gpus", "gpu_seconds": "gpu_s"}.get(key, key) for key in keys]
         write(output / f"fleet2026_{short}.csv", [f"jobs by {keys[0] or 'duration'}", FLEET_SOURCE], header, rows)
 
 

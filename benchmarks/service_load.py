@@ -21,7 +21,7 @@ import grpc
 import numpy as np
 
 from benchmarks.service.agents import Ledger, SimAgent
-from benchmarks.service.clients import Submitters, all_jobs, spread, submit_many
+from benchmarks.service.clients import Prober, Submitters, all_jobs, spread, submit_many
 from benchmarks.service.process import Scheduler, cores, machine, use_of
 from optsched.wire.v1 import cluster_pb2, cluster_pb2_grpc, scheduler_pb2, scheduler_pb2_grpc, types_pb2
 
@@ -75,10 +75,14 @@ async def submit(args: argparse.Namespace) -> None:
 
 
 async def queue(args: argparse.Namespace) -> None:
-    """Fill the queue, page through it, submit some more, and restart."""
-    scheduler = Scheduler(args.folder, args.flags)
-    await scheduler.start()
+    """Fill the queue behind a full cluster, page through it, submit some more, and restart."""
+    world = World(args, lambda: None)
+    scheduler = world.scheduler
+    await world.begin()
     row = Table(scheduler).row
+    row(f"{args.nodes:,} agents in service", "")
+    prober = Prober(scheduler.address)
+    prober.start()
     began = time.perf_counter()
     took = await submit_many(scheduler.address, args.jobs)
     spent = time.perf_counter() - began
@@ -91,6 +95,11 @@ async def queue(args: argparse.Namespace) -> None:
     rate = await load.run(args.seconds)
     seen = f"{rate:,.0f}/s; {spread(load.took_ms)}; {load.failed} not answered within 10 s"
     row(f"durable submits beside them, {args.clients} clients", seen)
+    row("GetStatus, 20 times a second all the while", spread(await prober.stop()))
+    planned = [each for each in rounds(scheduler.log) if each["queued"] > 0.9 * args.jobs]
+    for key, what in (("wall_s", "planned in"), ("took_s", "from its begin until all of it is in force")):
+        times = spread([1000.0 * each[key] for each in planned])
+        row(f"{len(planned)} rounds over them, each {what}", times, "a budget of 2 s")
     row("memory of the scheduler and its helpers", memory(scheduler), "2 GiB")
     await scheduler.kill()
     ready_s = await scheduler.start()
@@ -101,7 +110,17 @@ async def queue(args: argparse.Namespace) -> None:
     stopped_s = await scheduler.stop()
     ready_s = await scheduler.start()
     row("stopped in order, and started again", f"{stopped_s:.1f} s, {ready_s:.1f} s", "10 s to start")
-    await scheduler.stop()
+    await world.end()
+
+
+def rounds(log: Path) -> list[dict[str, float]]:
+    """Return what a scheduler's log tells of each round."""
+    found = []
+    for line in log.read_text().splitlines():
+        words = dict(word.split("=", 1) for word in line.split() if "=" in word)
+        if "took_s" in words:
+            found.append({key: float(words[key]) for key in ("wall_s", "took_s", "queued", "starts")})
+    return found
 
 
 def memory(scheduler: Scheduler) -> str:
@@ -162,6 +181,23 @@ class World:
         except grpc.aio.AioRpcError:
             return False
 
+    async def not_up(self) -> int:
+        """How many nodes are not in service."""
+        up = cluster_pb2.ListNodesRequest(states=[types_pb2.NODE_STATE_UP], page_size=1)
+        return len(self.agents) - int((await self.cluster.ListNodes(up, timeout=10.0)).total)
+
+    async def all_free(self) -> bool:
+        """Whether no GPU is booked."""
+        status = await self.cluster.GetStatus(cluster_pb2.GetStatusRequest(), timeout=10.0)
+        return bool(status.gpus_free == status.gpus)
+
+    async def lost_at(self, node: str) -> float:
+        """Wait until a node is given up, and return when that was."""
+        async for event in self.cluster.WatchEvents(cluster_pb2.WatchEventsRequest()):
+            if event.node == node and event.text.startswith("lost"):
+                return float(event.at)
+        raise RuntimeError("the scheduler tells nothing any more")
+
     async def get(self, name: str) -> types_pb2.Job:
         """Return a job."""
         found: types_pb2.Job = await self.jobs.GetJob(scheduler_pb2.GetJobRequest(id=name), timeout=10.0)
@@ -194,12 +230,39 @@ async def until(met: Callable[[], Awaitable[bool]], what: str, most_s: float = 3
     return time.perf_counter() - began
 
 
+async def whole_gang(world: World, nodes: int) -> tuple[float, float]:
+    """Start a gang on so many nodes and withdraw it; return the seconds from its commit to its last start command, and
+    from its submission until it runs.
+    """
+    began = time.time()
+    await world.gang("whole", nodes * GPUS)
+
+    async def on() -> bool:
+        return await world.runs("whole", 1)
+
+    await until(on, "the large gang runs")
+    runs_s = time.time() - began
+    told = await world.jobs.ListJobEvents(scheduler_pb2.ListJobEventsRequest(id="whole", page_size=1000), timeout=10.0)
+    committed_at = next(each.at for each in told.events if each.kind == "placed")
+    assert len(world.ledger.started["whole", 1]) == nodes
+    took = world.ledger.last_start_at["whole", 1] - committed_at
+    await world.jobs.CancelJob(scheduler_pb2.CancelJobRequest(id="whole"), timeout=10.0)
+    await until(world.all_free, "its GPUs are free")
+    return took, runs_s
+
+
 async def agents(args: argparse.Namespace) -> None:
     """Let agents beat on a full cluster, lose one, and restart the scheduler under them."""
     world = World(args, lambda: None)
     row = Table(world.scheduler).row
     ready_s, up_s = await world.begin()
     row(f"scheduler ready, then {args.nodes:,} agents registered and probed", f"{ready_s:.1f} s, {up_s:.1f} s")
+    took, runs_s = await whole_gang(world, min(512, args.nodes))
+    row(
+        f"a gang of {min(512, args.nodes)} nodes: commit to the last start command, and until it runs",
+        f"{took:.2f} s, {runs_s:.2f} s",
+        "2 s",
+    )
     gangs = [f"gang{number}" for number in range(args.nodes // 10)]
     for name in gangs:
         await world.gang(name, 8 * GPUS)
@@ -210,19 +273,31 @@ async def agents(args: argparse.Namespace) -> None:
     took = await until(all_run, "all gangs run")
     row(f"{len(gangs)} gangs of 64 GPUs started", f"{took:.1f} s")
     before = use_of(world.scheduler.pid)
+    lost_before = sum(agent.registrations for agent in world.agents.values())
     await asyncio.sleep(args.seconds)
     after = use_of(world.scheduler.pid)
     used = cores(before, after)
     row("cores used while agents beat", " + ".join(f"{each:.2f}" for each in used.values()), "1")
+    again = sum(agent.registrations for agent in world.agents.values()) - lost_before
+    row(
+        f"streams that broke in these {args.seconds:.0f} s, nodes that are not up",
+        f"{again}, {await world.not_up()}",
+        "0, 0",
+    )
     row("memory", memory(world.scheduler), "2 GiB")
     victim = (await world.get("gang0")).placement[0].node
+    losing = asyncio.create_task(world.lost_at(victim))
+    await asyncio.sleep(0.5)
+    killed_at = time.time()
     await world.agents.pop(victim).die()
 
-    async def again() -> bool:
+    async def runs_again() -> bool:
         return await world.runs("gang0", 2)
 
-    took = await until(again, "the gang of a lost node runs again")
-    row("an agent is killed: its gang runs again after", f"{took:.1f} s (a lease of {args.lease_s:.0f} s)")
+    await until(runs_again, "the gang of a lost node runs again")
+    given_up_at = await losing
+    seen = f"{given_up_at - killed_at:.1f} s, {time.time() - given_up_at:.1f} s later"
+    row("an agent is killed: its node is given up after, and its gang runs again", seen, "10 s, aim 3 s")
     assert victim not in {each.node for each in (await world.get("gang0")).placement}
     await world.scheduler.kill()
     ready_s = await world.scheduler.start()
@@ -302,11 +377,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--nodes", type=int, default=1250)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--lease-s", type=float, default=40.0, help="as the scheduler has it by default")
     parser.add_argument("--set", dest="flags", action="append", default=[], help="a flag for optsched serve")
     args = parser.parse_args(argv)
     args.folder.mkdir(parents=True, exist_ok=True)
-    print(f"{args.scenario}: {machine(args.folder)}\n\n| what | seen | wanted |\n|---|---|---|", flush=True)
+    print(f"{args.scenario}: {machine(args.folder)}\n\n| what | seen | CPU s | wanted |\n|---|---|---|---|", flush=True)
     asyncio.run(SCENARIOS[args.scenario](args))
     print(f"\nload average at the end: {machine(args.folder).rpartition('load average ')[2]}")
 

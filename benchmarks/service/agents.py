@@ -32,6 +32,7 @@ class Ledger:
 
     works: dict[str, dict[tuple[str, int], None]] = field(default_factory=dict)
     started: dict[Run, set[str]] = field(default_factory=dict)
+    last_start_at: dict[Run, float] = field(default_factory=dict)
     gpus: dict[str, dict[Run, tuple[int, ...]]] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
 
@@ -50,6 +51,7 @@ class Ledger:
             self.faults.append(f"{run[0]}: run {run[1]} starts on {node} while {others} work")
         self.works[run[0]][node, run[1]] = None
         self.started.setdefault(run, set()).add(node)
+        self.last_start_at[run] = time.time()
 
     def end(self, node: str, run: Run) -> None:
         """Nothing of a run works on a node any more."""

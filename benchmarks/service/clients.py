@@ -13,7 +13,7 @@ import grpc
 import numpy as np
 
 from benchmarks.service.agents import OWN_CONNECTION
-from optsched.wire.v1 import scheduler_pb2, scheduler_pb2_grpc, types_pb2
+from optsched.wire.v1 import cluster_pb2, cluster_pb2_grpc, scheduler_pb2, scheduler_pb2_grpc, types_pb2
 
 GONE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
 
@@ -92,6 +92,35 @@ class Submitters:
             self.took_ms.append(1000.0 * (time.perf_counter() - before))
             self.acked[key] = answer.job_id
             return
+
+
+@dataclass(slots=True)
+class Prober:
+    """Asks how the scheduler stands, twenty times a second, until it is stopped: what stalls, shows there."""
+
+    address: str
+    took_ms: list[float] = field(default_factory=list)
+    _task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._task = asyncio.create_task(self._ask())
+
+    async def stop(self) -> list[float]:
+        """Ask no more; return how many milliseconds each answer took."""
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        return self.took_ms
+
+    async def _ask(self) -> None:
+        async with grpc.aio.insecure_channel(self.address, options=OWN_CONNECTION) as channel:
+            stub = cluster_pb2_grpc.ClusterStub(channel)  # type: ignore[no-untyped-call]
+            while True:
+                before = time.perf_counter()
+                await stub.GetStatus(cluster_pb2.GetStatusRequest(), timeout=60.0)
+                self.took_ms.append(1000.0 * (time.perf_counter() - before))
+                await asyncio.sleep(0.05)
 
 
 async def submit_many(address: str, count: int, batch: int = 1000) -> list[float]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from importlib import resources
 from importlib.resources.abc import Traversable
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from optsched.cli.terminal import warn
 from optsched.cli.words import clean
@@ -24,6 +24,10 @@ EXAMPLE = "philly-busy"
 
 STORY = "frontier"
 """The example that is replayed where no file is given."""
+
+
+TRACE = "philly-day"
+"""The trace that is described, scaled and simulated where no file is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,16 @@ def example(called: str = EXAMPLE) -> Traversable:
             "SNAPSHOT: none given, and no example is installed; allowed: the path of a snapshot, or - for stdin"
         )
     return found[0]
+
+
+@contextmanager
+def example_trace() -> Iterator[Path]:
+    """Give the path of the trace that comes with optsched. Raises UsageError where this installation has none."""
+    found = resources.files("optsched").joinpath("examples", f"{TRACE}.csv.gz")
+    if not found.is_file():
+        raise UsageError("FILE: none given, and no trace is installed; allowed: the path of a trace, or - for stdin")
+    with resources.as_file(found) as path:
+        yield path
 
 
 def with_profile(snapshot: Snapshot, profile: Profile, called: str) -> Snapshot:

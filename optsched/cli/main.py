@@ -21,9 +21,11 @@ from optsched.cli import (
     plan,
     profile,
     replay,
+    report,
     serve,
     simulate,
     topology,
+    trace,
 )
 from optsched.cli.options import Parser
 from optsched.cli.terminal import tell
@@ -70,7 +72,8 @@ def parser() -> Parser:
     built = Parser(prog="optsched", description=DESCRIPTION, epilog=EPILOG)
     built.add_argument("--version", action="version", version=f"optsched {optsched.__version__}")
     commands = built.add_subparsers(metavar="COMMAND", dest="command", required=True, parser_class=Parser)
-    for group in (plan, explain, replay, simulate, bench, topology, profile, checkpoint_interval, serve, agent, demo):
+    first = (plan, explain, replay, simulate, report, trace, bench, topology, profile)
+    for group in (*first, checkpoint_interval, serve, agent, demo):
         group.add(commands)
     return built
 

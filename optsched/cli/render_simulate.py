@@ -38,7 +38,7 @@ def named(result: Result) -> str:
     return name if result.profile == "default" else f"{name}, {clean(result.profile)}"
 
 
-_ROWS: Sequence[tuple[str, Callable[[Result], str]]] = (
+ROWS: Sequence[tuple[str, Callable[[Result], str]]] = (
     ("simulated", lambda r: duration(r.end_s)),
     ("jobs that ended", lambda r: number(sum(n for name, n in r.metrics.jobs.items() if name != "not ended"))),
     ("utilisation", lambda r: percent(r.metrics.utilisation)),
@@ -68,7 +68,7 @@ _ROWS: Sequence[tuple[str, Callable[[Result], str]]] = (
 
 def _side_by_side(results: Sequence[Result], width: int, style: Style) -> list[str]:
     columns = [Column(""), *(Column(named(result), right=True, least=8, paint=style.name) for result in results)]
-    rows = [Row([name, *(tell(result) for result in results)]) for name, tell in _ROWS]
+    rows = [Row([name, *(tell(result) for result in results)]) for name, tell in ROWS]
     return table(columns, rows, width, style.faint)
 
 

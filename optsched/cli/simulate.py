@@ -7,6 +7,7 @@ import math
 import re
 import sys
 import textwrap
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from optsched.cli.options import add_format, seconds, seed
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from optsched.sim.workload import Workload
     from optsched.values.cluster import Cluster
     from optsched.values.profile import Profile
+
+DEFAULT_CLUSTER = "h100-10k"
+EXAMPLE_CLUSTER = "philly-160"
+"""The cluster that fits the trace that comes with optsched."""
 
 DESCRIPTION = """\
 Simulate a trace of jobs on a cluster. The scheduler itself decides; simulated
@@ -59,9 +64,16 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
             failures="".join(_entry(each.name, each.source) for each in FAILURES.values()),
         ),
     )
-    parser.add_argument("files", metavar="TRACE", nargs="+", help="files of one trace, in any format of optsched trace")
+    parser.add_argument(
+        "files",
+        metavar="TRACE",
+        nargs="*",
+        help="files of one trace, in any format of optsched trace (default: the busy day that comes with optsched)",
+    )
     parser.add_argument("--from-format", metavar="FORMAT", help="read it as this (see optsched trace --help)")
-    parser.add_argument("--cluster", metavar="NAME|PATH", default="h100-10k", help="default: h100-10k")
+    parser.add_argument(
+        "--cluster", metavar="NAME|PATH", help=f"default: {DEFAULT_CLUSTER}; {EXAMPLE_CLUSTER} for the busy day"
+    )
     parser.add_argument(
         "--load", metavar="LOAD", type=_factor, help="divide submit times so that the cluster is offered this load"
     )
@@ -97,6 +109,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     group.add_argument("--sample", metavar="T", type=_span, default=3600.0, help="between samples (default 1h)")
     group.add_argument("--map-at", metavar="T", type=_span, action="append", default=[], help="keep a map of the nodes")
     group.add_argument("--gantt", metavar="GPUS", type=_processes, default=256, help="gangs to follow (default 256)")
+    parser.add_argument("--html", metavar="PATH", help="write an HTML page with plots there as well")
     add_format(parser)
     parser.set_defaults(run=run)
 
@@ -150,6 +163,11 @@ def run(args: argparse.Namespace) -> int:
         else:
             results = simulate_all(tasks, args.jobs, clock, report)
     found = Comparison(tuple(results))
+    if args.html is not None:
+        from optsched.cli.html.page import comparison_to_html
+        from optsched.cli.report import write_page
+
+        write_page(comparison_to_html(found), args.html, "--html")
     if args.format == "json":
         say(to_json(found))
     else:
@@ -170,7 +188,7 @@ def _tasks(args: argparse.Namespace) -> list[Task]:
         if name not in POLICIES:
             raise UsageError(f"--policy: given {clean(name)!r}; allowed: {known(list(POLICIES), name, 'one of')}")
     settings = _settings(args)
-    cluster = load_cluster(args.cluster)
+    cluster = load_cluster(args.cluster or (DEFAULT_CLUSTER if args.files else EXAMPLE_CLUSTER))
     tasks = []
     for source in args.profile or ["default"]:
         profile = load_profile(source)
@@ -206,11 +224,13 @@ def _settings(args: argparse.Namespace) -> SimSettings:
 
 def _workload(args: argparse.Namespace, cluster: Cluster, profile: Profile) -> Workload:
     """Return the workload of a trace, filled in; what was left out of it is said."""
+    from optsched.cli.inputs import example_trace
     from optsched.files.traces import check_format, load_trace
     from optsched.sim.traces.fill import Filling, fill
 
     form = None if args.from_format is None else check_format(args.from_format)
-    trace, _ = load_trace(args.files, form)
+    with ExitStack() as stack:
+        trace, _ = load_trace(args.files or [stack.enter_context(example_trace())], form)
     gpus = sum(node.healthy_gpus for node in cluster.nodes)
     filled = fill(trace, cluster, Filling(seed=args.seed), profile)
     for reason, number in filled.left_out.items():

@@ -48,14 +48,14 @@ def decide(state: State, planner: Planner) -> Decided | None:
     if called is not None:
         return called
     going = leavers(state, snapshot)
-    if going and not _changes(plan):
+    if going and not changes(plan):
         moves = moved_off(state, snapshot, going, planner(without_them(snapshot, going)))
         if moves is not None:
             return moves
-    return Decided(plan, state.version, lent=_lent(plan), again=again or (bool(going) and _changes(plan)))
+    return Decided(plan, state.version, lent=_lent(plan), again=again or (bool(going) and changes(plan)))
 
 
-def _changes(plan: Plan) -> bool:
+def changes(plan: Plan) -> bool:
     """Return whether a plan changes anything that runs or waits."""
     return bool(plan.starts or plan.preemptions or plan.migrations or plan.resizes)
 
@@ -89,7 +89,7 @@ def _planned(snapshot: Snapshot, failing: Set[JobId], planner: Planner) -> tuple
     if not frail:
         return planner(snapshot), False
     plan = planner(_less(snapshot, frail))
-    if _changes(plan):
+    if changes(plan):
         return plan, True
     whole = planner(snapshot)
     giving: tuple[Preemption | Move, ...] = (*whole.preemptions, *whole.migrations, *whole.resizes)

@@ -102,6 +102,8 @@ class Draft:
         if record.state in ENDS and not record.booked_on:
             if record.id in self.jobs:
                 self.jobs = Records.of(self.jobs).drop(record.id)
+            if record.ended_at is None:
+                record = replace(record, ended_at=self.now)
             self.ended = Records.of(self.ended).put(record.id, record)
         else:
             self.jobs = Records.of(self.jobs).put(record.id, record)

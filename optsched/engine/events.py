@@ -203,6 +203,14 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
+class Parted:
+    """The stream of a node's agent broke, by no doing of ours: that is a fact, where silence is none yet."""
+
+    node: NodeId
+    session: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Inventory:
     """What an agent holds after a restart of the scheduler or its own: {(job, run)}; all else on it is gone."""
 
@@ -363,6 +371,7 @@ Event = (
     | Finished
     | Checkpointed
     | Heartbeat
+    | Parted
     | Inventory
     | NodeLost
     | Fenced

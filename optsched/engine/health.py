@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import replace
 
 from optsched.engine import events
 from optsched.engine.commands import Kind, Verb
 from optsched.engine.draft import Draft
 from optsched.engine.holders import tell_drain
+from optsched.engine.places import UNMET, unmet
 from optsched.engine.runs import abandon, drained, fail
-from optsched.engine.state import NodeRecord, State
-from optsched.engine.tables import HOLDS_RUN, NODE_TABLE, NodeTrigger
+from optsched.engine.state import JobRecord, NodeRecord
+from optsched.engine.tables import GOES_ON, HOLDS_RUN, NODE_TABLE, NodeTrigger
 from optsched.errors import Conflict
 from optsched.values.cluster import NodeState
 from optsched.values.ids import JobId, NodeId
@@ -19,16 +20,16 @@ from optsched.values.ids import JobId, NodeId
 
 def lose(draft: Draft, node: NodeId, reason: str) -> None:
     """A node is lost: what ran there fails, whole and at once, and stays booked until the node is fenced."""
-    lose_all(draft, [node], reason)
+    lose_all(draft, {node: reason})
 
 
-def lose_all(draft: Draft, nodes: Iterable[NodeId], reason: str) -> None:
-    """Several nodes are lost at once: each gang fails once, whatever it lost."""
-    gone = [node for node in nodes if node in draft.nodes and draft.node(node).node.state is not NodeState.DOWN]
+def lose_all(draft: Draft, reasons: Mapping[NodeId, str]) -> None:
+    """Several nodes are lost at once, each for a reason: each gang fails once, whatever it lost."""
+    gone = [node for node in reasons if node in draft.nodes and draft.node(node).node.state is not NodeState.DOWN]
     for node in gone:
-        record = draft.node(node)
+        record, reason = draft.node(node), reasons[node]
         opens_as = record.node.state if record.node.state in _CLOSED else record.opens_as
-        draft.move_node(record, NodeTrigger.LOSE, reason, opens_as=opens_as, last_seen_at=None)
+        draft.move_node(record, NodeTrigger.LOSE, reason, opens_as=opens_as, last_seen_at=None, parted_at=None)
         draft.note(Kind.NODE, f"lost{f': {reason}' if reason else ''}", node=node)
         draft.due = True
     lost = frozenset(gone)
@@ -200,11 +201,24 @@ def set_node(draft: Draft, event: events.SetNode) -> None:
     draft.put_node(replace(record, node=node))
     draft.rules()
     drop_claims(draft, frozenset({given.id}), f"{given.id} is described anew")
+    for owner in dict.fromkeys(booking.job for booking in record.bookings):
+        _judge_place(draft, draft.job(owner))
     text = "is described anew"
     owners = sorted({booking.job for booking in record.bookings})
     if node.domains != record.node.domains and owners:
         text += f"; {', '.join(owners)} may no longer lie as required, and is left as it is"
     draft.note(Kind.NODE, text, node=given.id)
+
+
+def _judge_place(draft: Draft, record: JobRecord) -> None:
+    """Say of a run whether it still lies as its job requires; it is left where it is."""
+    if record.state not in GOES_ON:
+        return
+    why = unmet(record.job, record.job.placement, draft.nodes, draft.before.cluster.levels)
+    if why == record.reason or not (why or record.reason.startswith(UNMET)):
+        return
+    draft.put(replace(record, reason=why), quietly=True)
+    draft.note(Kind.ALARM if why else Kind.NODE, why or "meets its requirement again", record.id)
 
 
 def remove(draft: Draft, node: NodeId) -> None:
@@ -225,70 +239,6 @@ def known(draft: Draft, node: NodeId) -> NodeRecord | None:
     if record is None:
         draft.note(Kind.STALE, "no node has this name", node=node)
     return record
-
-
-def expired(state: State, now: float) -> tuple[list[NodeId], list[NodeId]]:
-    """Return the nodes whose lease has run out, and of those the ones that are given up, on the scheduler's clock."""
-    settings = state.settings
-    late, gone = [], []
-    for name, record in state.nodes.items():
-        if record.last_seen_at is None or record.node.state is NodeState.DOWN:
-            continue
-        since = now - record.last_seen_at - settings.lease_s
-        if since > 0:
-            late.append(name)
-            if since > settings.lease_patience_s:
-                gone.append(name)
-    return late, gone
-
-
-def leases(draft: Draft) -> None:
-    """Give up nodes whose agents are silent. Where many fall silent together none is: starts pause, with an alarm."""
-    state, settings = draft.before, draft.before.settings
-    late, gone = expired(state, draft.now)
-    paused = str(draft.get("paused"))
-    if len(late) > max(settings.mass_nodes, settings.mass_share * len(state.nodes)):
-        if not paused:
-            text = (
-                f"{len(late)} nodes fell silent together{common_domain(state, late)}: nothing starts, nothing is failed"
-            )
-            draft.set(paused=text)
-            draft.note(Kind.ALARM, text)
-        return
-    if paused:
-        draft.set(paused="")
-        draft.due = True
-        draft.note(Kind.ALARM, "most silent nodes are back: starts go on")
-    lose_all(draft, gone, f"no sign of life for {settings.lease_s + settings.lease_patience_s:g} s")
-
-
-def common_domain(state: State, nodes: list[NodeId]) -> str:
-    """Return ", all in LEVEL NAME" for the narrowest domain that holds all of some nodes, or ""."""
-    path = ""
-    for level in state.cluster.levels:
-        names = {state.nodes[node].node.domains.get(level) for node in nodes}
-        if len(names) != 1 or None in names:
-            break
-        path = f", all in {level} {names.pop()}"
-    return path
-
-
-def heartbeat(draft: Draft, event: events.Heartbeat) -> None:
-    """An agent lives: its lease is counted from now, on our clock. Of two agents the newer session is served."""
-    record = known(draft, event.node)
-    if record is None:
-        return
-    if event.session < record.session:
-        draft.note(Kind.STALE, f"{event.agent} speaks for an older session", node=event.node)
-        return
-    if event.session == record.session and record.agent not in ("", event.agent):
-        text = f"two agents claim it: {record.agent} and {event.agent}; the second is refused"
-        draft.note(Kind.ALARM, text, node=event.node)
-        return
-    fresh = replace(record, last_seen_at=draft.now, agent=event.agent, session=event.session)
-    draft.put_node(fresh, quietly=True)
-    if event.gpus is not None and event.gpus != record.node.gpus:
-        gpus_changed(draft, event.node, event.gpus)
 
 
 def inventory(draft: Draft, event: events.Inventory) -> None:

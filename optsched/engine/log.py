@@ -12,7 +12,7 @@ from optsched.engine.step import step
 from optsched.values.ids import JobId
 from optsched.values.plan import Move, Preemption, Start
 
-_PASSING = (events.Heartbeat, events.Inventory, events.Tick, events.Waits)
+_PASSING = (events.Heartbeat, events.Parted, events.Inventory, events.Tick, events.Waits)
 
 
 @dataclass(frozen=True, slots=True)

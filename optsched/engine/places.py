@@ -92,6 +92,34 @@ def lies_as_required(job: Job, placement: Placement, nodes: Nodes, levels: tuple
     return True
 
 
+UNMET = "no longer meets its requirement"
+
+
+def unmet(job: Job, placement: Placement, nodes: Nodes, levels: tuple[LevelName, ...]) -> str:
+    """Return in a sentence what a job requires that its placement, by the map of now, is not; "" where it is all so."""
+    if any(name not in nodes for name in placement) or lies_as_required(job, placement, nodes, levels):
+        return ""
+    level, wants = job.required, f"one {job.required}"
+    inside = {_domain(nodes[name].node, level, levels) for name in placement} if level is not None else set()
+    if level is None or (len(inside) == 1 and None not in inside):
+        level = job.slices[0].within
+        wants = " and ".join(f"each {piece.gpus} GPUs inside one {piece.within}" for piece in job.slices)
+    lies = ", ".join(f"{name} in {_shown(nodes[name].node, level, levels)}" for name in sorted(placement)[:MOST_SHOWN])
+    more = f" and {len(placement) - MOST_SHOWN} more nodes" if len(placement) > MOST_SHOWN else ""
+    return f"{UNMET}, {wants}: {lies}{more}; it runs on, and is placed anew when it next starts"
+
+
+MOST_SHOWN = 4
+"""So many nodes are named in a sentence."""
+
+
+def _shown(node: Node, level: LevelName, levels: tuple[LevelName, ...]) -> str:
+    path = _domain(node, level, levels)
+    if path is None:
+        return f"no {level}"
+    return "/".join(str(each) for each in path) if isinstance(path, tuple) else str(path)
+
+
 def _domain(node: Node, level: LevelName, levels: tuple[LevelName, ...]) -> object:
     """Return the domain of a level that a node is in, by its whole path; None where it is in none."""
     if level == NODE_LEVEL:

@@ -5,7 +5,7 @@ A state has 100,000 jobs and an event changes one of them; a copy of a dict for 
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import ItemsView, Iterator, Mapping, Sequence, Set, ValuesView
 from itertools import chain
 from typing import TypeVar, overload
 
@@ -21,15 +21,16 @@ class Records(Mapping[K, V]):
     """Entries in the order of their insertion, as a dict has them, cut into chunks.
 
     `where` tells in which chunk a key was put last, by any version; it is shared by all versions and only ever grows.
-    A key that is not in it is in none of them. What it tells may be wrong for this version: then all chunks are looked
-    through.
+    A key that is not in it is in none of them. What it tells may be wrong for this version of keys in `moved`, which
+    were put in a second chunk after they had been dropped: for those all chunks are looked through.
     """
 
-    __slots__ = ("_chunks", "_size", "_where")
+    __slots__ = ("_chunks", "_moved", "_size", "_where")
 
-    def __init__(self, chunks: tuple[dict[K, V], ...], where: dict[K, int], size: int) -> None:
+    def __init__(self, chunks: tuple[dict[K, V], ...], where: dict[K, int], moved: set[K], size: int) -> None:
         self._chunks = chunks
         self._where = where
+        self._moved = moved
         self._size = size
 
     @classmethod
@@ -40,7 +41,7 @@ class Records(Mapping[K, V]):
         items = list(given.items())
         chunks = tuple(dict(items[first : first + CHUNK]) for first in range(0, len(items), CHUNK))
         where = {key: number for number, chunk in enumerate(chunks) for key in chunk}
-        return cls(chunks, where, len(items))
+        return cls(chunks, where, set(), len(items))
 
     def put(self, key: K, value: V) -> Records[K, V]:
         """Return a version in which a key has a value: in its place, at the end where it is new."""
@@ -51,9 +52,11 @@ class Records(Mapping[K, V]):
             found = len(self._chunks) if full else len(self._chunks) - 1
         changed = {**self._chunks[found], key: value} if found < len(self._chunks) else {key: value}
         if new:
+            if self._where.get(key, found) != found:
+                self._moved.add(key)
             self._where[key] = found
         chunks = (*self._chunks[:found], changed, *self._chunks[found + 1 :])
-        return Records(chunks, self._where, self._size + new)
+        return Records(chunks, self._where, self._moved, self._size + new)
 
     def drop(self, key: K) -> Records[K, V]:
         """Return a version without a key. Raises KeyError where there is none."""
@@ -63,9 +66,24 @@ class Records(Mapping[K, V]):
         changed = dict(self._chunks[found])
         del changed[key]
         chunks = (*self._chunks[:found], changed, *self._chunks[found + 1 :])
-        left = Records(chunks, self._where, self._size - 1)
-        # Chunks that have become thin are joined before there are many of them.
-        thin = len(chunks) > 8 + 2 * left._size // CHUNK
+        return self._thinned(Records(chunks, self._where, self._moved, self._size - 1))
+
+    def without(self, keys: Set[K]) -> Records[K, V]:
+        """Return a version without some keys, of which it need not have all."""
+        touched: dict[int, int] = {}
+        for key in keys:
+            found = self._find(key)
+            if found is not None:
+                touched[found] = touched.get(found, 0) + 1
+        chunks = list(self._chunks)
+        for number in touched:
+            chunks[number] = {key: value for key, value in chunks[number].items() if key not in keys}
+        return self._thinned(Records(tuple(chunks), self._where, self._moved, self._size - sum(touched.values())))
+
+    @staticmethod
+    def _thinned(left: Records[K, V]) -> Records[K, V]:
+        """Return the same entries; chunks that have become thin are joined before there are many of them."""
+        thin = len(left._chunks) > 8 + 2 * left._size // CHUNK
         return Records.of(dict(left.items())) if thin else left
 
     def chunks(self) -> Sequence[Mapping[K, V]]:
@@ -79,6 +97,8 @@ class Records(Mapping[K, V]):
             return None
         if told < len(self._chunks) and key in self._chunks[told]:
             return told
+        if key not in self._moved:
+            return None
         return next((number for number, chunk in enumerate(self._chunks) if key in chunk), None)
 
     def __getitem__(self, key: K) -> V:

@@ -34,8 +34,9 @@ class NodeRecord:
     """A node and what is booked on it. `changed` is the version of the state in which it last changed.
 
     `last_seen_at` is when its agent was last heard, on the scheduler's clock; None: it holds no lease. `session` is the
-    agent's. `opens_as` is what the node becomes once its probe has passed. `failures` are the instants at which gangs
-    failed on it, `drains_since` is when it was last told to drain.
+    agent's, and `parted_at` when its stream broke (None: it has not, or the agent was heard since). `opens_as` is what
+    the node becomes once its probe has passed. `failures` are the instants at which gangs failed on it, `drains_since`
+    is when it was last told to drain.
     """
 
     node: Node
@@ -44,6 +45,7 @@ class NodeRecord:
     last_seen_at: float | None = None
     agent: str = ""
     session: int = 0
+    parted_at: float | None = None
     opens_as: NodeState = NodeState.UP
     failures: tuple[float, ...] = ()
     drains_since: float | None = None
@@ -142,6 +144,7 @@ class JobRecord:
     `not_before`; not on the nodes in `avoid` before the instant given. `on_call` names the jobs whose hold it was let
     into, and which may stop it. `never_began` are the runs that were given up before any agent was asked to start them.
     `held` says why somebody keeps it from starting (None: nobody does), `after` names the jobs that it waits for.
+    `ended_at` is when it came to its end, and nothing was booked for it any more.
     """
 
     job: Job
@@ -175,6 +178,7 @@ class JobRecord:
     held: str | None = None
     after: tuple[After, ...] = ()
     array: Member | None = None
+    ended_at: float | None = None
 
     @property
     def id(self) -> JobId:
@@ -191,13 +195,13 @@ class JobRecord:
 class State:
     """Everything that the engine knows at `now`. `version` grows with every event that changes anything.
 
-    `jobs` are those not ended, and ended ones with GPUs that are not free yet; `ended` all others. `claims` are the
-    jobs with a claim, in order. `rules_changed` is the version in which teams, profile, reservations or the set of
-    nodes last changed, `settled` that in which the last round was put into force. `due` tells that a decision may find
-    something to do, `raised` is the version in which that was last found. `paused` says why nothing starts.
-    `awaited` are the jobs that others wait for, as long as more may become of them.
-    `left` is, by team, the version in which a run of it last came to its end: what others may take is less since then.
-    `stopped` are (instant, GPUs) of the last hour's preemptions. `history` are the ratios of real to stated run time.
+    `jobs` are those not ended, and ended ones with GPUs that are not free yet; `ended` all others that are kept.
+    `claims` are the jobs with a claim, in order. `rules_changed` is the version in which teams, profile, reservations
+    or the set of nodes last changed, `settled` that in which the last round was put into force. `due` tells that a
+    decision may find something to do, `raised` is the version in which that was last found. `paused` says why nothing
+    starts. `awaited` are the jobs that others wait for, as long as more may become of them. `left` is, by team, the
+    version in which a run of it last came to its end: what others may take is less since then. `stopped` are (instant,
+    GPUs) of the last hour's preemptions. `history` are the ratios of real to stated run time.
     """
 
     now: float

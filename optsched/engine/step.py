@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from optsched.engine import events, health, kept, reports, requests, timers
+from optsched.engine import events, health, kept, leases, reports, requests, timers
 from optsched.engine.commands import Command, Kind, Note, Verb
 from optsched.engine.commit import commit, waits
 from optsched.engine.draft import Draft, Step
@@ -102,7 +102,8 @@ def _handlers() -> dict[type, Callable[[Draft, object], None]]:
     on(events.Report, reports.report)
     on(events.Finished, reports.finished)
     on(events.Checkpointed, reports.checkpointed)
-    on(events.Heartbeat, health.heartbeat)
+    on(events.Heartbeat, leases.heartbeat)
+    on(events.Parted, leases.parted)
     on(events.Inventory, health.inventory)
     on(events.NodeLost, lambda draft, event: _lost(draft, event))
     on(events.Fenced, lambda draft, event: health.fence(draft, event.node))

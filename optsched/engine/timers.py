@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from itertools import chain
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from optsched.engine import leases
 from optsched.engine.commands import Kind, Verb
 from optsched.engine.draft import Draft
-from optsched.engine.health import leases
+from optsched.engine.forget import forget, next_forgetting
 from optsched.engine.holders import held_by
 from optsched.engine.launch import overdue
+from optsched.engine.leases import ends_of_lease
 from optsched.engine.leaving import next_looks, to_leave, windows_ahead
 from optsched.engine.records import Records
 from optsched.engine.runs import ask, nodes_of_run, stop_run
@@ -29,7 +30,8 @@ MOST_DOUBLINGS = 8
 
 def tick(draft: Draft) -> None:
     """Do what is due by now, and look again where waiting may have changed something."""
-    leases(draft)
+    leases.look(draft)
+    forget(draft)
     for record in list(draft.jobs.values()):
         if record.state is JobState.STARTING:
             overdue(draft, record)
@@ -87,23 +89,85 @@ def _give_back(draft: Draft) -> None:
 # When to look again
 
 
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What was found out about a chunk of jobs: those with a duty, if any waits for room, and its next chances.
+
+    Both chances are of one profile, and stand until the first of them has come. `waiting` is that of jobs that wait,
+    `running` that of those that run, which counts only where somebody waits.
+    """
+
+    chunk: Mapping[JobId, JobRecord]
+    dutiful: tuple[JobRecord, ...]
+    waits: bool
+    profile: Profile
+    waiting: float
+    running: float
+
+    def stands(self, profile: Profile, now: float) -> bool:
+        """Return whether all of it is still so, as long as the chunk is the same."""
+        return self.profile is profile and min(self.waiting, self.running) > now
+
+
 class Dutiful:
-    """The jobs that time alone may change, looked for anew only where something has changed since it was last asked."""
+    """What time alone may change in jobs, looked for anew only where something has changed since it was last asked."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Mapping[JobId, JobRecord], tuple[JobRecord, ...]]] = {}
+        self._known: dict[int, _Looked] = {}
 
-    def of(self, jobs: Mapping[JobId, JobRecord]) -> Iterator[JobRecord]:
-        """Yield those of some jobs that have a duty, or run."""
-        there: dict[int, tuple[Mapping[JobId, JobRecord], tuple[JobRecord, ...]]] = {}
+    def look(self, jobs: Mapping[JobId, JobRecord], profile: Profile, now: float) -> list[_Looked]:
+        """Return what is known of some jobs, chunk by chunk."""
+        there: dict[int, _Looked] = {}
         for chunk in Records.of(jobs).chunks():
             found = self._known.get(id(chunk))
-            if found is None or found[0] is not chunk:
-                found = (chunk, tuple(record for record in chunk.values() if _has_duty(record)))
+            if found is None or found.chunk is not chunk or not found.stands(profile, now):
+                found = _looked(chunk, profile, now)
             there[id(chunk)] = found
         self._known = there
-        for _, records in there.values():
-            yield from records
+        return list(there.values())
+
+
+def _looked(chunk: Mapping[JobId, JobRecord], profile: Profile, now: float) -> _Looked:
+    waits, waiting, running = False, math.inf, math.inf
+    dutiful: list[JobRecord] = []
+    for record in chunk.values():
+        if _has_duty(record):
+            dutiful.append(record)
+        if record.state is JobState.QUEUED:
+            if record.claim is None:
+                waits = True
+                waiting = min(waiting, _chance_of_waiting(record, profile, now))
+        elif record.state is JobState.RUNNING and record.job.preemptible:
+            running = min(running, _chance_of_running(record, profile, now))
+    return _Looked(chunk, tuple(dutiful), waits, profile, waiting, running)
+
+
+def _chance_of_waiting(record: JobRecord, profile: Profile, now: float) -> float:
+    """Return the next instant from which a job that waits may get what it could not: it has waited long enough."""
+    submitted = record.job.submitted_at
+    starves = submitted + profile.starve_after_s
+    found = starves if starves > now else math.inf
+    waited = max(0.0, now - submitted)
+    if profile.max_loss_ratio is not None and waited < MOST_DOUBLINGS * profile.patience_s:
+        at = submitted + (math.floor(waited / profile.patience_s) + 1) * profile.patience_s
+        if at > now:
+            found = min(found, at)
+    return found
+
+
+def _chance_of_running(record: JobRecord, profile: Profile, now: float) -> float:
+    """Return the next instant from which a job that runs may be stopped for others."""
+    started, bucket = record.job.started_at, profile.preempt_tokens
+    if started is None:
+        return math.inf
+    found = started + profile.min_runtime_s
+    if found <= now:
+        found = math.inf
+    if bucket is not None and tokens_at(record, now, profile) < 1.0:
+        full = record.tokens_at + (1.0 - record.tokens) / bucket.per_h * HOUR_S
+        if full > now:
+            found = min(found, full)
+    return found
 
 
 def _has_duty(record: JobRecord) -> bool:
@@ -119,15 +183,10 @@ def next_wake(state: State, dutiful: Dutiful | None = None) -> float | None:
     What is only worth a new round, and no duty to anybody, is put off to a whole `round_every_s`. `dutiful` is what was
     found out the last time that it was asked.
     """
-    hard = min((at for at in _duties(state, dutiful or Dutiful()) if at > state.now), default=math.inf)
+    looked = (dutiful or Dutiful()).look(state.jobs, state.profile, state.now)
+    hard = min((at for at in _duties(state, looked) if at > state.now), default=math.inf)
+    soft = min((at for at in _chances(state, looked) if at > state.now), default=math.inf)
     every = state.settings.round_every_s
-    soft, soonest = math.inf, (math.floor(state.now / every) + 1) * every
-    for at in _chances(state):
-        if at > state.now:
-            soft = min(soft, at)
-            # Nothing comes before the next whole one: with many that wait it is nearly always that.
-            if soft <= soonest:
-                break
     if soft < math.inf:
         soft = math.ceil(soft / every) * every
         soft = soft if soft > state.now else soft + every
@@ -135,13 +194,14 @@ def next_wake(state: State, dutiful: Dutiful | None = None) -> float | None:
     return None if math.isinf(found) else found
 
 
-def _duties(state: State, dutiful: Dutiful) -> Iterator[float]:
+def _duties(state: State, looked: Sequence[_Looked]) -> Iterator[float]:
     """Yield the instants at which something has to be done, or something that was kept back is not any more."""
     settings, profile = state.settings, state.profile
     for node in state.nodes.values():
-        if node.last_seen_at is not None:
-            yield node.last_seen_at + settings.lease_s + 0.001
-            yield node.last_seen_at + settings.lease_s + settings.lease_patience_s + 0.001
+        ends = ends_of_lease(node, settings)
+        if ends is not None:
+            yield ends[0] + 0.001
+            yield ends[1] + 0.001
     windows = windows_ahead(state.reservations, state.now)
     for window in windows:
         yield window.start_at
@@ -149,7 +209,7 @@ def _duties(state: State, dutiful: Dutiful) -> Iterator[float]:
     for entry in state.reservations.values():
         yield entry.start_at
         yield entry.end_at
-    for record in dutiful.of(state.jobs):
+    for record in (each for chunk in looked for each in chunk.dutiful):
         if record.launch is not None:
             limit = settings.reserve_timeout_s if record.launch.reserving else settings.start_timeout_s
             yield record.launch.since + limit
@@ -177,31 +237,18 @@ def _of_waiting(record: JobRecord, profile: Profile) -> Iterator[float]:
         yield deadline
 
 
-def _chances(state: State) -> Iterator[float]:
+def _chances(state: State, looked: Sequence[_Looked]) -> Iterator[float]:
     """Yield the instants from which a round may find what the last one could not."""
     yield from next_looks(state)
-    waiting = (record for record in state.jobs.values() if record.state is JobState.QUEUED and record.claim is None)
-    first = next(waiting, None)
-    if first is None:
+    yield next_forgetting(state)
+    if not any(chunk.waits for chunk in looked):
         return
-    profile, now = state.profile, state.now
     for room in state.reserved:
         if room.start_estimate_at is not None:
             yield room.start_estimate_at
-            yield room.start_estimate_at - profile.hold_horizon_s
-    for record in chain((first,), waiting):
-        submitted = record.job.submitted_at
-        yield submitted + profile.starve_after_s
-        waited = max(0.0, now - submitted)
-        if profile.max_loss_ratio is not None and waited < MOST_DOUBLINGS * profile.patience_s:
-            yield submitted + (math.floor(waited / profile.patience_s) + 1) * profile.patience_s
-    for record in state.jobs.values():
-        started = record.job.started_at
-        if record.state is not JobState.RUNNING or not record.job.preemptible or started is None:
-            continue
-        yield started + profile.min_runtime_s
-        bucket = profile.preempt_tokens
-        if bucket is not None and (left := tokens_at(record, now, profile)) < 1.0:
-            yield now + (1.0 - left) / bucket.per_h * HOUR_S
-    for at, _ in state.stopped if profile.max_stopped_gpus_per_h is not None else ():
+            yield room.start_estimate_at - state.profile.hold_horizon_s
+    for chunk in looked:
+        yield chunk.waiting
+        yield chunk.running
+    for at, _ in state.stopped if state.profile.max_stopped_gpus_per_h is not None else ():
         yield at + HOUR_S

@@ -32,11 +32,19 @@ def explain_waiting(
     """
     after = after_plan(problem, reserved, assignment)
     known: dict[tuple[object, ...], tuple[str, str]] = {}
+    told: dict[tuple[object, ...], Waiting] = {}
+    reserved_for = {each.job.index for each in reserved}
     result: list[Waiting] = []
     for job in problem.queued:
         if job.index in assignment.changed or only not in (None, job.job.id):
             continue
         proving = proof if len(result) < prove else None
+        if proving is None and job.can_ever_run and job.index not in reserved_for:
+            key = _same_reason(after, job)
+            if key not in told:
+                told[key] = _explain(after, job, known, advise=False)[0]
+            result.append(Waiting(job.job.id, told[key].reason, told[key].detail))
+            continue
         waiting, advice = _explain(after, job, known, advise=proving is not None)
         unblock = None
         if waiting.reason == "impossible":
@@ -46,6 +54,15 @@ def explain_waiting(
             unblock = first_proven(problem, job, advice, proving)
         result.append(Waiting(waiting.job, waiting.reason, waiting.detail, unblock))
     return tuple(result)
+
+
+def _same_reason(after: After, job: RoundJob) -> tuple[object, ...]:
+    """Return what decides why a job waits that has no reservation: what it asks for, and who or what binds it."""
+    problem = after.problem
+    holds = [tuple(hold.name for hold in ledger.holds_on(job)) for ledger in (after.before, after.ledger)]
+    grants = tuple(grant.name for grant in problem.domain_holds if job.index in grant.binds)
+    lasts = (job.job.estimated_runtime_s, job.job.preemptible) if holds[0] or grants or after.windows else ()
+    return (*alike(job), *problem.ceilings_of[job.index], *holds, grants, lasts)
 
 
 def _explain(

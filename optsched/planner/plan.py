@@ -89,15 +89,18 @@ def solve_round(
     turn: int | None = None,
     wanted: JobId | None = None,
     facts: Facts | None = None,
+    *,
+    whole: bool = True,
 ) -> Solved:
     """Build and solve a round: entitlements, order, reservations, greedy, search, check.
 
     `turn` is given where rounds follow one another closely; see `Budget`. Of a long queue they look at a window only,
-    which `wanted` is in. `tree` and `facts` are as in `build_problem`.
+    which `wanted` is in; so does the first of them, for which it is not `whole`. `tree` and `facts` are as in
+    `build_problem`.
     """
     started = clock.monotonic_s()
     progress("reading the round", 0.0)
-    snapshot, beyond = (snapshot, Beyond()) if turn is None else in_window(snapshot, wanted)
+    snapshot, beyond = (snapshot, Beyond()) if whole and turn is None else in_window(snapshot, wanted)
     problem = build_problem(snapshot, tree, facts)
     eased = _nothing_due(problem)
     first = greedy(eased)
@@ -109,7 +112,13 @@ def solve_round(
     budget_s = _budget_s(snapshot, options)
     left = max(0.0, budget_s - (clock.monotonic_s() - started)) if budget_s > 0 else 0.0
     budget = Budget(left, options.deterministic_s, options.seed, turn=turn)
-    answer = climb(problem, options.solver, budget, clock, progress, base)
+
+    def guard(given: Problem, plan: Assignment) -> Problem | None:
+        late = delayers(given, reserved, plan)
+        return _kept_off(given, late) if late else None
+
+    # Rounds that follow one another closely have no time for another go.
+    answer = climb(problem, options.solver, budget, clock, progress, base, None if turn is None else guard)
     for _ in range(MOST_KEPT_OFF):
         late = delayers(problem, reserved, answer.assignment)
         if not late:
@@ -193,12 +202,13 @@ def plan_next(
 ) -> tuple[Plan, Memory]:
     """Plan a round that follows another one closely, and return with it what the next is to know.
 
-    Without a memory it is the first, which is planned like any single round.
+    Without a memory it is the first, which is planned like any single round, but for the window of a long queue: it has
+    no more time than the others.
     """
     started = clock.monotonic_s()
     known = remembered(memory, snapshot.cluster)
     turn = None if memory is None else memory.turn
-    solved = solve_round(snapshot, options, clock, progress, known.tree, turn, facts=known.facts)
+    solved = solve_round(snapshot, options, clock, progress, known.tree, turn, facts=known.facts, whole=False)
     better = solved.answer.source is Source.CP_SAT
     return _worded(snapshot, options, clock, progress, solved, started), known.after(searched_better=better)
 

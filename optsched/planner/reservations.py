@@ -91,20 +91,19 @@ def _hold(problem: Problem, reserved: Reserved) -> Hold | None:
         binds=frozenset(
             [
                 *_binds_running(problem, reserved),
-                *(job.index for job in problem.queued if _binds(problem, reserved, job)),
+                *(
+                    problem.first_queued + position
+                    for position in np.flatnonzero(_queued_in_the_way(problem, reserved, problem.queued)).tolist()
+                    if not _stops_on_demand(problem, problem.queued[position])
+                ),
             ]
         ),
         until_s=round(until),
     )
 
 
-def _binds(problem: Problem, reserved: Reserved, job: RoundJob) -> bool:
-    """Return whether a hold keeps the job off: it is behind, and neither ends in time nor stops on demand."""
-    return not _stops_on_demand(problem, job) and _stands_in_the_way(problem, reserved, job)
-
-
 def _binds_running(problem: Problem, reserved: Reserved) -> list[int]:
-    """Return the running jobs that a hold keeps off: `_binds` of all at once."""
+    """Return the running jobs that a hold keeps off: they neither end in time nor stop on demand."""
     held = problem.occupancy
     binds = np.ones(len(held.size), dtype=bool)
     if problem.profile.backfill_preemptible:
@@ -144,21 +143,30 @@ def kept_clear(problem: Problem, reserved: Sequence[Reserved]) -> Problem:
     rooms = [(each, nodes) for each in reserved if _told(problem, each) and (nodes := _not_free(problem, each))]
     if not rooms:
         return problem
-    masked: dict[tuple[int, tuple[int, ...]], Flags] = {}
+    masked: dict[tuple[int, bytes], Flags] = {}
     kept: dict[int, RoundJob] = {}
-    for job in problem.queued:
-        behind = tuple(i for i, (each, _) in enumerate(rooms) if _stands_in_the_way(problem, each, job))
-        if not behind:
-            continue
+    queued = problem.queued
+    behind = np.array([_queued_in_the_way(problem, each, queued) for each, _ in rooms], dtype=bool).T
+    for position in np.flatnonzero(behind.any(axis=1)).tolist():
+        job, held_by = queued[position], behind[position]
         # Jobs that are alike share their nodes, and are told by that.
-        key = (id(job.nodes), behind)
+        key = (id(job.nodes), held_by.tobytes())
         if key not in masked:
             allowed = job.nodes.copy()
-            for i in behind:
+            for i in np.flatnonzero(held_by).tolist():
                 allowed[rooms[i][1]] = False
             masked[key] = allowed
         kept[job.index] = dataclasses.replace(job, nodes=masked[key])
     return dataclasses.replace(problem, jobs=problem.jobs.replaced(kept))
+
+
+def _queued_in_the_way(problem: Problem, reserved: Reserved, queued: Sequence[RoundJob]) -> Flags:
+    """Return which queued jobs are behind a reservation and would still be there: `_stands_in_the_way` of all."""
+    now, start = problem.snapshot.now, reserved.start_at
+    estimates = (each.job.estimated_runtime_s for each in queued)
+    ends = np.array([np.inf if estimate is None else now + estimate for estimate in estimates], dtype=np.float64)
+    late = ends > start if start is not None else np.ones(len(queued), dtype=bool)
+    return late & (np.arange(problem.first_queued, len(problem.jobs)) > reserved.job.index)
 
 
 def _told(problem: Problem, reserved: Reserved) -> bool:

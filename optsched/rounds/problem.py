@@ -317,6 +317,7 @@ class Jobs(Sequence[RoundJob]):
     ) -> None:
         self._make = make
         self._made: list[RoundJob | None] = [None] * count
+        self._parts: dict[tuple[int, int, int], tuple[RoundJob, ...]] = {}
         for j, job in (changed or {}).items():
             self._made[j] = job
 
@@ -330,14 +331,18 @@ class Jobs(Sequence[RoundJob]):
     def __getitem__(self, index: slice) -> tuple[RoundJob, ...]: ...
     def __getitem__(self, index: int | slice) -> RoundJob | tuple[RoundJob, ...]:
         if isinstance(index, slice):
-            return tuple(self[j] for j in range(*index.indices(len(self._made))))
+            ends = index.indices(len(self._made))
+            part = self._parts.get(ends)
+            if part is None:
+                part = self._parts[ends] = tuple([self[j] for j in range(*ends)])
+            return part
         found = self._made[index]
         if found is None:
             found = self._made[index] = self._make(index % len(self._made))
         return found
 
     def __iter__(self) -> Iterator[RoundJob]:
-        return (self[j] for j in range(len(self._made)))
+        return iter(self[:])
 
     def __len__(self) -> int:
         return len(self._made)

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from optsched.engine import events
 from optsched.engine.state import NodeRecord, State
@@ -56,6 +59,9 @@ class Agents:
     how: AgentRules = field(default_factory=AgentRules)
     _sessions: dict[NodeId, Session] = field(default_factory=dict)
     _beats: dict[NodeId, events.Heartbeat] = field(default_factory=dict)
+    _parted: dict[NodeId, events.Parted] = field(default_factory=dict)
+    _coming: Counter[NodeId] = field(default_factory=Counter)
+    _ending: bool = False
     _gangs: Gangs = field(default_factory=Gangs)
     _addresses: Addresses = field(default_factory=Addresses)
     _spoken: Spoken = field(init=False)
@@ -100,22 +106,31 @@ class Agents:
     async def beat(self) -> None:
         """Take in heartbeats, many at a time, until the leader stops."""
         while not self.leader.stopped.is_set():
-            if self._beats:
+            if self._beats or self._parted:
                 beats, self._beats = self._beats, {}
                 try:
-                    await self.leader.happen(*beats.values())
+                    await self.leader.tell(partial(self._signs, tuple(beats.values())))
                 except NotLeading:
                     return
                 except OptschedError as error:
                     log.error("heartbeats were not taken in", extra={"error": str(error)})
                 self._addresses.forget(self.leader.state)
-            try:
-                await asyncio.wait_for(self.leader.stopped.wait(), self.how.gather_s)
-            except TimeoutError:
-                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.how.gather_s):
+                    await self.leader.stopped.wait()
+
+    def _signs(self, beats: Sequence[events.Heartbeat], state: State, now: float) -> Prepared[None]:
+        """Return what was heard of agents. One that has registered again, or is about to, has not gone."""
+        for node in self._parted.keys() & self._sessions.keys():
+            del self._parted[node]
+        gone = [each for node, each in self._parted.items() if not self._coming[node]]
+        for each in gone:
+            del self._parted[each.node]
+        return Prepared(lambda after: None, (*beats, *gone))
 
     def end_all(self) -> None:
         """End all streams: agents keep what runs, and connect again."""
+        self._ending = True
         for session in list(self._sessions.values()):
             session.end(NotLeading("the scheduler shuts down: connect again"))
 
@@ -126,7 +141,8 @@ class Agents:
     ) -> AsyncIterator[wire.SchedulerMessage]:
         """Serve one agent's stream: yield what it is sent, until one of both ends it."""
         try:
-            first = await asyncio.wait_for(anext(incoming, None), self.how.register_s)
+            async with asyncio.timeout(self.how.register_s):
+                first = await anext(incoming, None)
         except TimeoutError:
             raise UsageError(f"no Register within {self.how.register_s:g} s") from None
         if first is None:
@@ -147,6 +163,8 @@ class Agents:
             await asyncio.gather(reader, return_exceptions=True)
             if self._sessions.get(found.node) is found:
                 del self._sessions[found.node]
+                if not self._ending:
+                    self._parted[found.node] = events.Parted(found.node, found.number)
             log.info("agent gone", extra={"node": found.node, "agent": found.agent})
 
     async def _register(self, given: wire.Register, peer: str) -> Session | wire.SchedulerMessage:
@@ -159,6 +177,7 @@ class Agents:
         def prepare(state: State, now: float) -> Prepared[Session | wire.SchedulerMessage]:
             return self._registering(given, session, held, state, now)
 
+        self._coming[session.node] += 1
         try:
             found = await self.leader.tell(prepare)
         except InputError as error:
@@ -167,6 +186,8 @@ class Agents:
             if isinstance(error, NotLeading):
                 return refused(wire.REFUSAL_CODE_NOT_LEADER, str(error))
             return refused(wire.REFUSAL_CODE_INVALID, str(error))
+        finally:
+            self._coming -= Counter((session.node,))
         if isinstance(found, Session):
             log.info("agent registered", extra={"node": found.node, "agent": found.agent, "peer": peer})
         return found

@@ -25,13 +25,18 @@ class Answers:
     _wanted: dict[str, asyncio.Future[bytes | None]] = field(default_factory=dict)
     _looking: asyncio.Task[None] | None = None
 
+    @property
+    def overfull(self) -> bool:
+        """Whether there are so many keys that no prints of more are kept: then every key may have been given."""
+        return len(self.prints) >= MOST_PRINTS
+
     async def known(self, key: str) -> bytes | None:
         """Return the answer that was given under a key. Whoever stores one has asked for it here before.
 
         Raises StoreError.
         """
         own = print_of(key)
-        if own not in self.prints and len(self.prints) < MOST_PRINTS:
+        if own not in self.prints and not self.overfull:
             self.prints.add(own)
             return None
         answer = self._wanted.get(key)

@@ -33,6 +33,7 @@ from optsched.server.history import change_of
 from optsched.server.leader import Leader, Prepared
 from optsched.server.nodes import Connections
 from optsched.server.shares import TeamShares, shares_of
+from optsched.server.tally import Tally
 from optsched.server.views import gpus_by_team, reservation_view, team_view
 from optsched.values.cluster import NodeState
 from optsched.values.ids import ReservationId
@@ -47,6 +48,7 @@ class Cluster:
     rules: Rules
     agents: Connections
     last_round: Callable[[], int | None] = field(default=lambda: None)
+    _by_state: Tally = field(default_factory=lambda: Tally(lambda record: record.state.value))
 
     # The scheduler
 
@@ -54,9 +56,7 @@ class Cluster:
         """Return how the scheduler stands."""
         request(asked.GetStatusRequest, data)
         state = self.leader.state
-        by_state: dict[str, int] = {}
-        for record in (*state.jobs.values(), *state.ended.values()):
-            by_state[record.state.value] = by_state.get(record.state.value, 0) + 1
+        by_state = dict(self._by_state.of(state.jobs, state.ended))
         nodes = state.nodes.values()
         up = [each for each in nodes if each.node.state is NodeState.UP]
         return {
@@ -66,6 +66,7 @@ class Cluster:
             "now_at": self.leader.now(),
             "paused": state.paused,
             "rules_version": state.rules_changed,
+            "state_version": state.version,
             "nodes": len(nodes),
             "agents_connected": self.agents.count,
             "gpus": sum(each.node.gpus for each in nodes),

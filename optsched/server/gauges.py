@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from optsched.engine.state import State
 from optsched.engine.view import snapshot_of
+from optsched.planner.window import in_window
 from optsched.server.agents import Agents
 from optsched.server.checks import cluster_of
 from optsched.server.leader import Leader
@@ -54,7 +55,8 @@ class OfState(Collector):
     def _entitled(self, state: State) -> Iterable[Metric]:
         """Yield what teams are entitled to and what share they hold, as of the last round."""
         if self._shares is None or self._shares[0] != state.settled:
-            self._shares = state.settled, shares_of(snapshot_of(state))
+            # Of a long queue the window says as much: what it leaves out counts as asked for.
+            self._shares = state.settled, shares_of(in_window(snapshot_of(state))[0])
         entitled = GaugeMetricFamily(
             "optsched_team_entitlement_gpus", "GPUs that a team is entitled to", labels=["team", "gpu_type"]
         )

@@ -15,6 +15,7 @@ from optsched.files.jobrules import check_job
 from optsched.files.report import Scope
 from optsched.policy.victims import grace_s
 from optsched.server import asked
+from optsched.server.archive import Archive
 from optsched.server.caller import Caller
 from optsched.server.checks import Plain, Rules, request
 from optsched.server.history import told
@@ -35,6 +36,7 @@ class Jobs:
     rules: Rules
     submitting: Submitting
     order: Order
+    archive: Archive
 
     # Submitting
 
@@ -43,7 +45,8 @@ class Jobs:
         asking, scope = request(asked.SubmitJobRequest, data)
         given = [Given(asking.job, scope.at("job"))]
         found = await self.submitting.submit(given, [asking.job], asking.idempotency_key, caller)
-        record = self.leader.state.record(JobId(found.ids[0]))
+        name = JobId(found.ids[0])
+        record = self.leader.state.record(name) or await self.archive.find(name)
         return {
             "job_id": found.ids[0],
             "state": JobState.QUEUED.value if record is None else record.state.value,
@@ -70,7 +73,12 @@ class Jobs:
     async def get(self, data: Plain, caller: Caller) -> Plain:
         """Return one job."""
         asking, _ = request(asked.GetJobRequest, data)
-        return job_view(known_job(self.leader.state, asking.id, caller), self.leader.state)
+        return job_view(await self._found(asking.id, caller), self.leader.state)
+
+    async def _found(self, job: str, caller: Caller) -> JobRecord:
+        """Return a job, also one that has ended long ago. Raises NotKnown or NotAllowed."""
+        record = self.leader.state.record(JobId(job)) or await self.archive.find(JobId(job))
+        return checked_job(record, job, caller)
 
     async def list(self, data: Plain, caller: Caller) -> Plain:
         """Return a page of jobs, in order of their submission."""
@@ -82,7 +90,7 @@ class Jobs:
     async def events(self, data: Plain, caller: Caller) -> Plain:
         """Return what happened to a job."""
         asking, _ = request(asked.ListJobEventsRequest, data)
-        known_job(self.leader.state, asking.id, caller)
+        await self._found(asking.id, caller)
         size = asking.page_size or 100
         entries = await asyncio.to_thread(self.store.history, JobId(asking.id), asking.after_sequence, size + 1)
         rows = [told(entry, JobId(asking.id)) for entry in entries[:size]]
@@ -133,6 +141,8 @@ class Jobs:
     async def cancel(self, data: Plain, caller: Caller) -> Plain:
         """Withdraw a job; one that has ended stays what it is."""
         asking, _ = request(asked.CancelJobRequest, data)
+        if self.leader.state.record(JobId(asking.id)) is None:
+            return job_view(await self._found(asking.id, caller), self.leader.state)
 
         def prepare(state: State, now: float) -> Prepared[Plain]:
             record = known_job(state, asking.id, caller)
@@ -186,7 +196,11 @@ class Jobs:
 
 def known_job(state: State, job: str, caller: Caller) -> JobRecord:
     """Return a job. Raises NotKnown, or NotAllowed for one of a team that is none of the caller's business."""
-    record = state.record(JobId(job))
+    return checked_job(state.record(JobId(job)), job, caller)
+
+
+def checked_job(record: JobRecord | None, job: str, caller: Caller) -> JobRecord:
+    """Return a job that was found. Raises as `known_job` does."""
     if record is None:
         raise NotKnown(f"no job is called {job}")
     caller.check_team(record.job.team, f"job {job}")

@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar, cast
 
 from optsched.engine import events
 from optsched.engine.codec import save_bytes
 from optsched.engine.commands import Command, Note
+from optsched.engine.forget import forgotten
 from optsched.engine.log import LogEntry
 from optsched.engine.ports import Store
-from optsched.engine.state import State
+from optsched.engine.state import JobRecord, State
 from optsched.engine.step import step
 from optsched.errors import Busy, InternalError, NotLeading, OptschedError, StoreError, StoreFull
 from optsched.server.now import Now
@@ -26,6 +28,9 @@ from optsched.server.now import Now
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+SLOW_S = 1.0
+"""A commit that takes longer is told of: all that changes anything waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +48,7 @@ Prepare = Callable[[State, float], "Prepared[T]"]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One event that was taken in, and what it led to."""
+    """One event that was taken in, and what it led to; `forgotten` are ended jobs that have left the state with it."""
 
     sequence: int
     at: float
@@ -52,6 +57,7 @@ class Change:
     after: State
     commands: tuple[Command, ...]
     notes: tuple[Note, ...]
+    forgotten: tuple[JobRecord, ...] = ()
 
 
 class Listener(Protocol):
@@ -103,6 +109,7 @@ class Leader:
         self.now = now
         self.limits = limits or Limits()
         self.listeners: list[Listener] = []
+        self.keeper: Callable[[Sequence[JobRecord]], Mapping[str, bytes]] = lambda records: {}
         self.saver: Callable[[], Awaitable[tuple[int, bytes]]] = self._bytes
         self.stopped = asyncio.Event()
         self._store = store
@@ -111,6 +118,8 @@ class Leader:
         self._closing = False
         self._saved = sequence
         self._saving: asyncio.Task[None] | None = None
+        # A thread of its own: commits wait for no other work that is done beside the loop.
+        self._writer = ThreadPoolExecutor(1, "store")
 
     @property
     def waiting(self) -> int:
@@ -163,6 +172,7 @@ class Leader:
                 await self._take(batch)
         finally:
             self._closing = True
+            self._writer.shutdown(wait=False)
             self.stopped.set()
             self._wake()
             while not self._inbox.empty():
@@ -204,8 +214,8 @@ class Leader:
             _fail(work, error)
         if folded.entries or folded.keys:
             try:
-                await asyncio.to_thread(self._store.append, folded.entries, folded.keys)
-            except StoreError as error:
+                await self._append(folded)
+            except (StoreError, InternalError) as error:
                 log.error("nothing can be stored", extra={"error": str(error)})
                 for work, _, _ in folded.answers:
                     _fail(work, error)
@@ -224,6 +234,15 @@ class Leader:
         self._wake()
         if self.sequence - self._saved >= self.limits.save_every and (self._saving is None or self._saving.done()):
             self._saving = asyncio.create_task(self._save(self.saver))
+
+    async def _append(self, folded: _Folded) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await loop.run_in_executor(self._writer, self._store.append, folded.entries, folded.keys)
+        took = loop.time() - began
+        if took > SLOW_S:
+            extra = {"wall_s": round(took, 3), "entries": len(folded.entries), "waiting": self.waiting}
+            log.warning("a commit was slow: the disk, or the database", extra=extra)
 
     def _fold(self, batch: Sequence[_Work]) -> _Folded:
         now = self.now()
@@ -248,21 +267,25 @@ class Leader:
         state, sequence = folded.state, folded.sequence
         entries: list[LogEntry] = []
         changes: list[Change] = []
+        keys = dict(prepared.keys)
         for event in prepared.events:
             found = step(state, event, now)
             logged = found.state.version != state.version or found.commands or isinstance(event, events.Asked)
             if logged:
                 sequence += 1
                 entries.append(LogEntry(sequence, now, event))
+            gone = tuple(forgotten(state, found.state)) if isinstance(event, events.Tick) else ()
+            if gone:
+                keys |= self.keeper(gone)
             if logged or found.notes:
-                changes.append(Change(sequence, now, event, state, found.state, found.commands, found.notes))
+                changes.append(Change(sequence, now, event, state, found.state, found.commands, found.notes, gone))
             state = found.state
-        if not folded.keys.keys().isdisjoint(prepared.keys):
+        if not folded.keys.keys().isdisjoint(keys):
             raise Busy("the same idempotency key is being answered: try again", 0.1)
         folded.state, folded.sequence = state, sequence
         folded.entries += entries
         folded.changes += changes
-        folded.keys |= prepared.keys
+        folded.keys |= keys
         folded.answers.append((work, prepared, state))
 
     def _wake(self) -> None:

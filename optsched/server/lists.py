@@ -85,13 +85,16 @@ class Order:
         leader.listeners.append(self)
 
     def __call__(self, changes: Sequence[Change]) -> None:
-        """Take in jobs that are new."""
+        """Take in jobs that are new, and let go of those that have left the state."""
         for change in changes:
             if isinstance(change.event, Submit):
                 name = change.event.job.id
                 record = change.after.record(name)
                 if record is not None and change.before.record(name) is None:
                     insort(self._keys, (record.job.submitted_at, name))
+            if change.forgotten:
+                gone = {record.id for record in change.forgotten}
+                self._keys = [key for key in self._keys if key[1] not in gone]
 
     def page(self, after: tuple[float, str] | None, size: int) -> list[tuple[float, JobId]]:
         """Return so many after a key, and one more where there is one."""

@@ -19,6 +19,7 @@ from optsched.files.profiles import resolve_profile
 from optsched.files.report import Scope
 from optsched.files.snapshots import parse_snapshot
 from optsched.planner.plan import Fate, PlanOptions, explain_job, plan_round
+from optsched.planner.window import in_window
 from optsched.server import asked
 from optsched.server.caller import Caller
 from optsched.server.checks import Plain, Rules, read_job, request
@@ -53,13 +54,15 @@ class Plans:
         asking, _ = request(asked.ExplainJobRequest, data)
         state = self.leader.state
         record = known_job(state, asking.id, caller)
-        found: Plain = {"job": job_view(record, state)}
-        snapshot = snapshot_of(state)
+        found: Plain = {"job": job_view(record, state), "state_version": state.version, "at": state.now}
+        snapshot = await asyncio.to_thread(snapshot_of, state)
         if all(job.id != record.id for job in snapshot.jobs):
             # It has ended, is on its way out, or is kept back: there is nothing to plan.
             return found
         options = self._options(asking.budget_s)
-        fate = await self._planned(lambda: explain_job(snapshot, JobId(asking.id), options, WallClock()))
+        # Rounds look at no more of a long queue.
+        window = in_window(snapshot, record.id)[0]
+        fate = await self._planned(lambda: explain_job(window, JobId(asking.id), options, WallClock()))
         return found | _fate(fate)
 
     async def plan(self, data: Plain, caller: Caller) -> Plain:
@@ -69,8 +72,10 @@ class Plans:
         if asking.snapshot not in (None, ""):
             # Megabytes of it take seconds to read, for which nobody else is to wait.
             snapshot, warnings = await self._planned(lambda: _given(asking.snapshot, scope))
+            version = 0
         else:
-            snapshot, warnings = self._at_hand(asking, scope, state, caller)
+            snapshot, warnings = await self._at_hand(asking, scope, state, caller)
+            version = state.version
         if asking.profile:
             profile = resolve_profile(asking.profile, scope.at("profile"))
             scope.report.raise_faults()
@@ -78,9 +83,10 @@ class Plans:
                 snapshot = replace(snapshot, profile=profile)
         options = replace(self._options(asking.budget_s), tasks=asking.tasks)
         plan = await self._planned(lambda: plan_round(snapshot, options, WallClock()))
-        return {"plan": plan_to_dict(plan, asking.tasks) | {"warnings": [*warnings, *plan.warnings]}}
+        shown = plan_to_dict(plan, asking.tasks) | {"warnings": [*warnings, *plan.warnings]}
+        return {"plan": shown, "state_version": version, "at": snapshot.now}
 
-    def _at_hand(
+    async def _at_hand(
         self, asking: asked.PlanRequest, scope: Scope, state: State, caller: Caller
     ) -> tuple[Snapshot, tuple[str, ...]]:
         """Return the cluster as it stands, with the jobs that are not there and without those to be left out."""
@@ -99,7 +105,7 @@ class Plans:
             if each is not None and state.record(each.job.id) is not None:
                 scope.fault(f"the job {each.job.id} is there already", "an id that no job has", "jobs", number, "id")
         scope.report.raise_faults()
-        snapshot = snapshot_of(state)
+        snapshot = await asyncio.to_thread(snapshot_of, state)
         left_out = frozenset(asking.without)
         jobs = [job for job in snapshot.jobs if job.id not in left_out]
         return replace(

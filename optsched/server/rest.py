@@ -108,7 +108,8 @@ class _Served:
                 data = await self._in_time(request, route)
                 if route.streams:
                     return await self._stream(route, data, caller)
-                answer = await asyncio.wait_for(self._answers[route.call](data, caller), self._limits.request_s)
+                async with asyncio.timeout(self._limits.request_s):
+                    answer = await self._answers[route.call](data, caller)
                 return _success(route, answer)
             except TimeoutError:
                 text = f"not done within {self._limits.request_s:g} s: it may still happen; ask again with the same key"
@@ -144,7 +145,8 @@ class _Served:
     async def _in_time(self, request: Request, route: Route) -> Plain:
         """Return the request, unless its sender takes too long to send it."""
         try:
-            return await asyncio.wait_for(self._data(request, route), self._limits.request_s)
+            async with asyncio.timeout(self._limits.request_s):
+                return await self._data(request, route)
         except TimeoutError:
             text = f"the body did not come within {self._limits.request_s:g} s"
             raise HTTPException(408, text, {"connection": "close"}) from None

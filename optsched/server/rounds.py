@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
+from optsched.engine.decide import changes
 from optsched.engine.events import Decided, Tick
 from optsched.engine.ports import RoundRecord, Store
 from optsched.engine.state import State
 from optsched.engine.timers import Dutiful, next_wake
 from optsched.errors import InternalError, NotLeading, OptschedError, StoreError
-from optsched.server.leader import Leader
+from optsched.server.leader import SLOW_S, Leader
 from optsched.server.runners import Runner
 
 log = logging.getLogger(__name__)
@@ -25,9 +28,15 @@ Told = Callable[[RoundRecord, Decided], None]
 RETRY_S = 1.0
 """So long after something was not taken in, it is tried again."""
 
+MOST_REST_S = 1.0
+"""After a round that changed nothing, planning rests for as long as that took, so long at most."""
+
 
 class Rounds:
-    """Plans rounds for as long as the leader leads. `gap_s`: so long after a round none begins; it gathers requests."""
+    """Plans rounds for as long as the leader leads. `gap_s`: so long after a round none begins; it gathers requests.
+
+    Where a round changed nothing, the next will hardly either: then at least half of the time is left to others.
+    """
 
     def __init__(self, leader: Leader, runner: Runner, store: Store, gap_s: float = 0.2) -> None:
         self.listeners: list[Told] = []
@@ -44,26 +53,30 @@ class Rounds:
         try:
             while True:
                 await self._leader.until(lambda state: state.due and not state.paused)
+                began, changed = time.monotonic(), False
                 try:
-                    await self._one()
+                    changed = await self._one()
                 except NotLeading:
                     raise
                 except OptschedError as error:
                     # The disk is full, or a bug; what was not taken in is planned again.
                     log.error("a round was not taken in", extra={"error": str(error)})
                     await asyncio.sleep(RETRY_S)
-                await asyncio.sleep(self._gap_s)
+                rest_s = 0.0 if changed else min(MOST_REST_S, time.monotonic() - began)
+                await asyncio.sleep(max(self._gap_s, rest_s))
         except NotLeading:
             return
 
-    async def _one(self) -> None:
+    async def _one(self) -> bool:
+        """Plan one round and put it into force; return whether it changes anything that runs or waits."""
+        began = time.monotonic()
         try:
             found = await self._runner.decide()
         except InternalError:
             log.exception("a round failed: a bug; the next one is tried")
-            return
+            return False
         if found is None:
-            return
+            return False
         decided = found.decided
         after = await self._leader.happen(decided)
         # In parts, so that nobody has to wait until it is said of 100,000 jobs why they wait.
@@ -83,6 +96,7 @@ class Rounds:
                 "source": info.source.value,
                 "gap": info.gap,
                 "wall_s": round(info.wall_s, 3),
+                "took_s": round(time.monotonic() - began, 3),
                 "starts": len(decided.plan.starts),
                 "preemptions": len(decided.plan.preemptions),
                 "queued": info.queued,
@@ -90,6 +104,7 @@ class Rounds:
         )
         for listener in self.listeners:
             listener(record, decided)
+        return changes(decided.plan)
 
 
 class Timers:
@@ -120,7 +135,10 @@ class Timers:
                 except OptschedError as error:
                     log.error("a tick was not taken in", extra={"error": str(error)})
                     await asyncio.sleep(RETRY_S)
-            try:
-                await asyncio.wait_for(self._leader.stopped.wait(), self._every_s)
-            except TimeoutError:
-                continue
+            before = time.monotonic()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._every_s):
+                    await self._leader.stopped.wait()
+            late_s = time.monotonic() - before - self._every_s
+            if late_s > SLOW_S:
+                log.warning("answers were late: too little time on the processor", extra={"wall_s": round(late_s, 3)})

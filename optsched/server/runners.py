@@ -12,6 +12,7 @@ import gc
 import json
 import logging
 import multiprocessing
+import os
 import signal
 import threading
 import time
@@ -37,6 +38,12 @@ from optsched.server.start import GC_EVERY
 
 log = logging.getLogger(__name__)
 
+NICE = 5
+"""Where cores are short, answers to requests come before a better plan."""
+
+MOST_PARTS = 20
+"""Of what a round has to say of those who wait, so many parts at most are told; the next round tells the rest."""
+
 GATHER_S = 0.005
 """What is to be passed on waits so long for more of it."""
 
@@ -55,7 +62,12 @@ def planned(state: State, planner: Planner) -> Planned | None:
     decided = decide(state, planner)
     if decided is None:
         return None
-    return Planned(*in_parts(decided, state), plan_bytes(decided))
+    plan = plan_bytes(decided)
+    decided, rest = in_parts(decided, state)
+    if len(rest) > MOST_PARTS:
+        # What is not told stays news.
+        decided, rest = replace(decided, again=True), rest[:MOST_PARTS]
+    return Planned(decided, rest, plan)
 
 
 def plan_bytes(decided: Decided) -> bytes:
@@ -266,6 +278,7 @@ class _Link:
 def _follow(link: Connection, options: PlanOptions) -> None:
     """Follow the log and answer, until the other end is closed. It ends where it has gone astray."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(NICE)
     gc.set_threshold(*GC_EVERY)
     planner = RoundPlanner(options, WallClock())
     state: State | None = None

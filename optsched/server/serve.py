@@ -21,6 +21,7 @@ from optsched.server.access import Gate, load_tokens
 from optsched.server.agents import AgentRules, Agents
 from optsched.server.answers import Answers
 from optsched.server.application import Application
+from optsched.server.archive import Archive, kept_of
 from optsched.server.checks import Rules
 from optsched.server.cluster import Cluster
 from optsched.server.grpc_api import GrpcApi, options
@@ -109,11 +110,13 @@ class Service:
         rounds = Rounds(leader, runner, self.store, settings.round_gap_s)
         most = Quotas(settings.max_jobs, settings.max_team_jobs)
         answers = Answers(self.store, set(await asyncio.to_thread(self.store.key_prints)))
-        submitting = Submitting(leader, answers, rules, settings.default_team, most)
+        archive = Archive(leader, answers, self.store)
+        leader.keeper = kept_of
+        submitting = Submitting(leader, answers, archive, rules, settings.default_team, most)
         gate = gate_of(settings)
         app = Application(
             leader,
-            Jobs(leader, self.store, rules, submitting, Order(leader)),
+            Jobs(leader, self.store, rules, submitting, Order(leader), archive),
             Plans(leader, self.store, rules, planning, settings.default_team),
             Nodes(leader, rules, agents),
             Cluster(leader, self.store, rules, agents, lambda: rounds.last),
@@ -251,5 +254,6 @@ async def _lead(service: Service, stop: asyncio.Event) -> bool:
                 log.info("standing by", extra={"store": str(error)})
                 told = True
         with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), STAND_BY_S)
+            async with asyncio.timeout(STAND_BY_S):
+                await stop.wait()
             return False

@@ -59,6 +59,9 @@ class Settings(Strict):
     heartbeat_s: Span = Field(10.0, description="seconds between two heartbeats of an agent")
     lease_s: Span = Field(30.0, description="seconds from a heartbeat after which an agent is late")
     lease_patience_s: Span = Field(10.0, description="seconds more after which its node is given up")
+    stream_grace_s: Span = Field(
+        6.0, description="seconds that an agent whose stream broke has to come back; then its node is given up"
+    )
     agents_may_join: bool = Field(
         True, description="whether an agent of an unknown node brings it along: true or false"
     )
@@ -66,6 +69,14 @@ class Settings(Strict):
     max_waiting: Many = Field(4096, description="requests that wait at most; more are sent away with 429")
     max_jobs: Many = Field(500_000, description="jobs that have not ended, at most")
     max_team_jobs: Many = Field(200_000, description="jobs of one team that have not ended, at most")
+    ended_kept_s: float = Field(
+        86_400.0,
+        gt=0,
+        le=7 * 86_400,
+        allow_inf_nan=False,
+        description="seconds above 0, at most 604,800, that a job which has ended stays in lists",
+    )
+    ended_kept: Many = Field(20_000, description="jobs that have ended and stay in lists, at most")
     max_message_mib: Many = Field(16, description="MiB of one request, at most")
     save_every: Many = Field(20_000, description="log entries after which the state is saved")
     shutdown_s: Span = Field(10.0, description="seconds that requests under way are given at shutdown")

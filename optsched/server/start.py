@@ -97,7 +97,14 @@ def _lead(store: Store, state: State, sequence: int, epoch: int, now: float) -> 
 
 
 def _tuned(engine: EngineSettings, settings: Settings) -> EngineSettings:
-    return replace(engine, lease_s=settings.lease_s, lease_patience_s=settings.lease_patience_s)
+    return replace(
+        engine,
+        lease_s=settings.lease_s,
+        lease_patience_s=settings.lease_patience_s,
+        stream_grace_s=settings.stream_grace_s,
+        ended_kept_s=settings.ended_kept_s,
+        ended_kept=settings.ended_kept,
+    )
 
 
 def _first(settings: Settings, now: float) -> tuple[State, tuple[str, ...]]:

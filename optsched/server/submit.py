@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
@@ -17,6 +17,7 @@ from optsched.files.known import Known
 from optsched.files.report import Scope, show
 from optsched.server import asked
 from optsched.server.answers import Answers
+from optsched.server.archive import Archive, key_of
 from optsched.server.caller import Caller
 from optsched.server.checks import Rules, read_job, warn_of_size
 from optsched.server.leader import Leader, Prepared
@@ -43,6 +44,21 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
+class Gone:
+    """A job that has left the state, and the digest of what it was submitted with; as far as they are kept."""
+
+    record: JobRecord | None
+    body: str | None
+
+    def check(self, found: events.Submit, body: str) -> None:
+        """Raise Taken where the job is not submitted again as it was."""
+        if self.record is not None:
+            _same(self.record, found, self.body, body)
+        elif self.body != body:
+            raise Taken(f"job {found.job.id} has ended, and its id is not free yet: take another one")
+
+
+@dataclass(frozen=True, slots=True)
 class Quotas:
     """How many jobs that have not ended are known at most, in all and of one team."""
 
@@ -56,6 +72,7 @@ class Submitting:
 
     leader: Leader
     answers: Answers
+    archive: Archive
     rules: Rules
     default_team: str = ""
     most: Quotas = field(default_factory=Quotas)
@@ -72,16 +89,34 @@ class Submitting:
                 if before["digest"] != digest:
                     raise Taken(f"the idempotency key {key} was used for another request")
                 return Submitted(before["ids"], True, [])
-            bodies = await self._bodies(given)
-            work = _Batch(self, given, caller, digest, name, bodies)
+            named = [each.data.get("id") if isinstance(each.data, dict) else None for each in given]
+            ids = [each for each in named if isinstance(each, str)]
+            here = frozenset(each for each in ids if self.leader.state.record(JobId(each)) is not None)
+            bodies = await self._bodies(here)
+            gone = await self._gone(ids)
+            work = _Batch(self, given, caller, digest, name, bodies, gone, here)
             return await self.leader.ask(work.prepare)
 
-    async def _bodies(self, given: Sequence[Given]) -> dict[str, str]:
+    async def _bodies(self, here: Collection[str]) -> dict[str, str]:
         """Return, for ids that are known already, the digest of the body that they were submitted with."""
-        names = [each.data.get("id") if isinstance(each.data, dict) else None for each in given]
-        known = [name for name in names if isinstance(name, str) and self.leader.state.record(JobId(name)) is not None]
-        found = await self.answers.all_known([f"job/{name}" for name in known])
-        return {name: found[f"job/{name}"].decode() for name in known if f"job/{name}" in found}
+        found = await self.answers.all_known([f"job/{name}" for name in here])
+        return {name: found[f"job/{name}"].decode() for name in here if f"job/{name}" in found}
+
+    async def _gone(self, names: Sequence[str]) -> dict[str, Gone]:
+        """Return, by id, the jobs among those named that have ended and left the state."""
+        away = [
+            name
+            for name in names
+            if self.leader.state.record(JobId(name)) is None and self.archive.may_have(JobId(name))
+        ]
+        known = await self.answers.all_known([key for name in away for key in (f"job/{name}", key_of(JobId(name)))])
+        found: dict[str, Gone] = {}
+        for name in away:
+            if key_of(JobId(name)) in known:
+                body = known.get(f"job/{name}")
+                record = await self.archive.find(JobId(name))
+                found[name] = Gone(record, None if body is None else body.decode())
+        return found
 
     @asynccontextmanager
     async def _one_at_a_time(self, name: str) -> AsyncIterator[None]:
@@ -100,7 +135,10 @@ class Submitting:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Jobs on their way into the queue. `bodies` are the digests of what known ids were submitted with."""
+    """Jobs on their way into the queue. `bodies` are the digests of what known ids were submitted with.
+
+    `here` are the ids that were in the state when it was looked, `gone` those that had left it.
+    """
 
     into: Submitting
     given: Sequence[Given]
@@ -108,6 +146,8 @@ class _Batch:
     digest: str
     key: str
     bodies: dict[str, str]
+    gone: dict[str, Gone]
+    here: frozenset[str]
 
     def prepare(self, state: State, now: float) -> Prepared[Submitted]:
         """Check the jobs against the state, all of them before any is taken in."""
@@ -118,12 +158,16 @@ class _Batch:
             job = found.job
             record = state.record(job.id)
             body = digest_of(each.data)
-            if record is None:
+            if record is None and job.id in self.here:
+                raise Busy(f"job {job.id} is just leaving what is known: try again", 0.1)
+            if record is None and job.id in self.gone:
+                self.gone[job.id].check(found, body)
+            elif record is None:
                 fresh.append(found)
                 warn_of_size(job, state, self.into.rules, each.place)
                 if isinstance(each.data, dict) and each.data.get("id"):
                     keys[f"job/{job.id}"] = body.encode()
-            else:
+            elif record is not None:
                 _same(record, found, self.bodies.get(job.id), body)
         self._check_room(state, fresh)
         ids = [str(found.job.id) for found in read]

@@ -7,6 +7,7 @@ found no place may be as good too; if not, it shows what can be done without.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 
 from optsched.errors import SolverFailed
@@ -19,6 +20,7 @@ from optsched.solve.cpsat.stages import Stages
 from optsched.solve.exact import most_gpus
 from optsched.solve.fine import STYLES, place
 from optsched.solve.goals import RANK_SHARE, Goals, bill_slack, rank_goals, reached_by, tie_value, value_in
+from optsched.solve.places import Style
 from optsched.solve.result import Spent
 from optsched.values.profile import PriorityMode
 
@@ -35,6 +37,13 @@ BILL_SHARE = 0.3
 """The share of what another admission may take that its bill gets."""
 
 
+MOST_GUARDED = 2
+"""How often one admission is placed anew because the plan puts off what the guard looks after."""
+
+Guard = Callable[[Problem, Assignment], Problem | None]
+"""Asked about a valid plan; returns None for a good one, else a problem in which it could not be made again."""
+
+
 def placing_s(problem: Problem, starts: int) -> float:
     """Return about how many seconds one placing of so many starts takes at worst."""
     return min(MOST_PLACE_S, PLACE_S * len(problem.nodes.capacity) * starts)
@@ -44,10 +53,18 @@ class Attempts:
     """The best plan so far, and the means to look for a better one within the budget."""
 
     def __init__(
-        self, problem: Problem, admission: Admission, stages: Stages, goals: Goals, known: Assignment, spent: Spent
+        self,
+        problem: Problem,
+        admission: Admission,
+        stages: Stages,
+        goals: Goals,
+        known: Assignment,
+        spent: Spent,
+        guard: Guard | None = None,
     ) -> None:
         self.problem, self.admission, self.stages, self.goals, self.spent = problem, admission, stages, goals, spent
         self.best, self.worth = known, score(problem, known)
+        self._guard = guard
         left_s = spent.wall_left_s
         self._until_s = max(LEAST_BOUNDS_SHARE * left_s, min(BOUNDS_SHARE * left_s, BOUNDS_S))
         self._solution = stages.solution
@@ -66,14 +83,27 @@ class Attempts:
             for style in styles if not self._most else styles[:1]:
                 if self.spent.wall_left_s < placing_s(self.problem, len(admitted.starts)):
                     return self.best
-                found = place(self.problem, admitted, style)
-                if found is not None and not check(self.problem, found):
+                found = self._placed(admitted, style)
+                if found is not None:
                     placed = placed or found
                     self._keep_better(found)
                 if self._is_best_possible() or self._is_late():
                     return self.best
             self._note_missing(admitted, placed)
         return self.best
+
+    def _placed(self, admitted: Admitted, style: Style) -> Assignment | None:
+        """Return a valid plan in one style to which the guard does not object, None where there is none."""
+        problem = self.problem
+        for _ in range(1 + MOST_GUARDED):
+            found = place(problem, admitted, style)
+            if found is None or check(problem, found):
+                return None
+            kept_off = None if self._guard is None else self._guard(problem, found)
+            if kept_off is None:
+                return found
+            problem = kept_off
+        return None
 
     def _is_late(self) -> bool:
         return self.spent.wall_left_s < self._until_s

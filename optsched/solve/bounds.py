@@ -19,7 +19,7 @@ OPEN = 2000
 """Ranks are not searched for the last of what their bounds leave open: this part of the GPUs, all ranks together ..."""
 
 OPEN_BRIEFLY = 1000
-"""... and this part where rounds follow one another closely, ..."""
+"""... and this part where rounds follow one another closely (of the bill as much, as a part of the run value), ..."""
 
 MOST_ASKS_BRIEFLY = 2
 """... with so many searches at most: the loosest bounds first."""
@@ -60,7 +60,7 @@ class Bounds:
                 bound = max(value, goals.ranks[position].bound)
                 met = goals.ranks[position].value == value
             else:
-                bound = max(value, self.relaxation.most(goal))
+                bound = max(value, self.relaxation.most(goal, value))
                 if bound > value:
                     loose.append((value - bound, position, len(self._above)))
             self.sums.append(bound)
@@ -82,14 +82,16 @@ class Bounds:
         """Bound the bill of plans of these ranks that keep and start as much; to be called after the sums are bounded.
 
         The relaxation's bound is nearly as good as a search's, which is spared where rounds follow one another closely.
-        Where time is up the bill that admission was searched with has to do.
+        There the bill that admission was searched with does where it leaves little open, as it has to where time is up.
         """
         tie = self.admission.tie()
-        if spent.exhausted:
+        if spent.exhausted or self.brief:
             if not isinstance(tie, int):
                 self.relaxation.keep(goal_of(tie), self.tie)
             self.bill = max(self.bill, self.relaxation.least(goal_of(self.admission.bill())))
-            return
+            value = self.worth.run_gpus * self.problem.horizon_s
+            if spent.exhausted or self.worth.costs.total - self.bill <= value // OPEN_BRIEFLY:
+                return
         full = self.admission.full
         relaxation = Relaxation(full.box)
         for fact in self.admission.facts:

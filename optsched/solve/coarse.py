@@ -13,7 +13,7 @@ from optsched.rounds.assignment import Assignment
 from optsched.rounds.check import check
 from optsched.rounds.problem import Problem
 from optsched.rounds.score import Score, score
-from optsched.solve.attempts import Attempts, placing_s
+from optsched.solve.attempts import Attempts, Guard, placing_s
 from optsched.solve.bounds import Bounds
 from optsched.solve.cpsat.admission import Admission
 from optsched.solve.cpsat.decisions import full_scope
@@ -33,14 +33,22 @@ EXACT_NODES = 64
 EXACT_SHARE = 0.9
 """The share of what is then left of the budget for it."""
 
+BRIEF_SHARE = 0.3
+"""Where rounds follow one another closely one takes at most this share of its budget: what it misses the next finds."""
+
 
 class CoarseSolver:
-    """Solves rounds that are too large for one exact model."""
+    """Solves rounds that are too large for one exact model. A plan that `guard` objects to is placed otherwise."""
+
+    def __init__(self, guard: Guard | None = None) -> None:
+        self._guard = guard
 
     def solve(self, problem: Problem, hint: Assignment, budget: Budget, clock: Clock) -> Result:
         """Return the better of the hint and the placed admission, with admission's bounds."""
         if len(problem.nodes.capacity) <= EXACT_NODES:
             budget = dataclasses.replace(budget, turn=None)
+        if budget.turn is not None:
+            budget = dataclasses.replace(budget, wall_s=budget.wall_s * BRIEF_SHARE)
         spent = Spent(budget, clock)
         admission = Admission(problem, full_scope(problem))
         if problem.profile.priority_mode is PriorityMode.WEIGHTED:
@@ -53,7 +61,7 @@ class CoarseSolver:
         spent.deterministic_s += stages.spent.deterministic_s
         plan = hint
         if stages.solution is not None:
-            plan = Attempts(problem, admission, stages, goals, hint, spent).run()
+            plan = Attempts(problem, admission, stages, goals, hint, spent, self._guard).run()
         if len(problem.nodes.capacity) > EXACT_NODES:
             return _bounded(problem, admission, goals, plan, spent)
         return _refined(problem, admission, goals, plan, spent)

@@ -125,7 +125,7 @@ class _Climb:
                 results.append(StageResult(linear, linear, True))
             elif self.first[position] < position:
                 results.append(results[self.first[position]])
-            elif (bound := self.relaxation.most(self.flat[position])) <= value:
+            elif (bound := self.relaxation.most(self.flat[position], value)) <= value:
                 results.append(self._keep(position, bound))
             elif self.stages.spent.exhausted:
                 return Goals(tuple(results), None, None)

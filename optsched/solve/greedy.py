@@ -13,7 +13,7 @@ from optsched.clock import Clock
 from optsched.rounds.assignment import Assignment
 from optsched.rounds.check import check
 from optsched.rounds.problem import UNLIMITED, Problem, RoundJob, Spread
-from optsched.rounds.rights import Claim, claim_of, exempt
+from optsched.rounds.rights import NOTHING, Claim, claim_of, exempt
 from optsched.rounds.score import gpu_type_of, size_of
 from optsched.solve.floors import Floors
 from optsched.solve.growth import grow
@@ -83,6 +83,7 @@ class Pass:
         self._hopeless: set[object] = set()
         self._too_large: dict[object, int] = {}
         self._gains: dict[object, tuple[int, int]] = {}
+        self._claims: dict[object, tuple[int, Claim]] = {}
         self._stopped_gpus = sum(problem.jobs[j].size_now for j in self.ledger.stopped)
         self._attempts = 0
         for j, spread in self.ledger.changed.items():
@@ -230,11 +231,18 @@ class Pass:
 
     def _claim(self, job: RoundJob) -> Claim:
         """Return the job's claim if it started now at its minimum."""
-        use = self.ledger.claim
         gpu_type = next((y for y, speed in enumerate(job.type_speed) if speed > 0), 0)
+        side = (job.cpus_per_gpu_u, job.memory_per_gpu_u)
+        key = (job.claim_team, job.priority, job.minimum, gpu_type, *side)
+        version, known = self._claims.get(key, (-1, NOTHING))
+        now = self.ledger.claim_version[job.claim_team]
+        if version == now:
+            return known
+        use = self.ledger.claim
         use.book(job.claim_team, job, job.minimum, gpu_type)
         claim = claim_of(self.problem, job, job.minimum, use)
         use.book(job.claim_team, job, job.minimum, gpu_type, -1)
+        self._claims[key] = (now, claim)
         return claim
 
     def _lean_on(self, job: RoundJob, claim: Claim, chosen: Sequence[RoundJob]) -> None:

@@ -15,6 +15,7 @@ from optsched.rounds.assignment import NO_CHANGE, Assignment
 from optsched.rounds.check import check
 from optsched.rounds.problem import Problem
 from optsched.rounds.score import Score, score
+from optsched.solve.attempts import Guard
 from optsched.solve.coarse import CoarseSolver
 from optsched.solve.exact import ExactSolver
 from optsched.solve.greedy import greedy
@@ -53,16 +54,18 @@ def climb(
     clock: Clock,
     progress: Callable[[str, float], None] = lambda stage, fraction: None,
     base: Assignment | None = None,
+    guard: Guard | None = None,
 ) -> Answer:
     """Return the best checked plan within the budget. Never worse than greedy, never an invalid plan.
 
-    `base` is a greedy plan that is known already and, if the checker agrees, stands in for greedy's own.
+    `base` is a greedy plan that is known already and, if the checker agrees, stands in for greedy's own. Of the plans
+    of a coarse search only one is taken that `guard` does not object to.
     """
     progress("greedy plan", 0.0)
     base, source, why = _base(problem, base)
     base_score = score(problem, base)
     answer = Answer(base, base_score, Result(base), source, why)
-    solver = _solver(problem, choice)
+    solver = _solver(choice, guard)
     if solver is None or budget.wall_s <= 0 or budget.deterministic_s == 0:
         return answer
     progress("searching", 0.2)
@@ -99,8 +102,8 @@ def _base(problem: Problem, known: Assignment | None = None) -> tuple[Assignment
     return assignment, Source.GREEDY, "greedy plan"
 
 
-def _solver(problem: Problem, choice: SolverChoice) -> Solver | None:
+def _solver(choice: SolverChoice, guard: Guard | None) -> Solver | None:
     """Return the solver for the choice; None where greedy is all."""
     if choice is SolverChoice.GREEDY:
         return None
-    return ExactSolver() if choice is SolverChoice.EXACT else CoarseSolver()
+    return ExactSolver() if choice is SolverChoice.EXACT else CoarseSolver(guard)

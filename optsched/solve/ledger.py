@@ -32,6 +32,7 @@ class Ledger:
         self._lines: dict[int, Line] = {}
         self._rows: dict[int, list[int]] = {}
         self.version = [0] * problem.shape[0]
+        self.claim_version = [0] * problem.shape[0]
         self._leaning: dict[int, dict[tuple[int, bool], tuple[Item, ...]]] = {}
         self.held = [ceiling.held for ceiling in problem.ceilings]
         self._hold_arrays: dict[str, tuple[Ints, Ints]] = {}
@@ -212,6 +213,7 @@ class Ledger:
             use.book(team, job, has, gpu_type)
         self._rows.pop(job.line_team, None)
         self.version[job.line_team] += 1
+        self.claim_version[job.claim_team] += 1
         for index in self.problem.ceilings_of[job.index]:
             item = self.problem.ceilings[index].item
             self.held[index] += amount_of(self.problem, job, after, item) - amount_of(self.problem, job, before, item)

@@ -8,7 +8,7 @@ from optsched.errors import UsageError
 
 MIB = 2**20
 DAY_S = 86_400.0
-KEY_BYTES = 160
+KEY_BYTES = 256
 """What a key takes with a short answer, indexes included."""
 
 

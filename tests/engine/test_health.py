@@ -32,6 +32,46 @@ def test_a_node_is_lost_when_its_lease_has_run_out_by_our_clock():
     assert cluster.job("j").run == 2
 
 
+def test_a_node_whose_agents_stream_broke_is_lost_before_its_lease_has_run_out():
+    """A grace of 6 s from 10 on: at 15 nobody is lost, at 17 a is. That of b broke at 10 too, and b spoke at 14."""
+    cluster = Driven(snapshot(nodes("a b c", 8), job("j").gang(8).running(a=8), job("k").gang(8).running(b=8)))
+    beat(cluster, "a b c", 5)
+    for name in "ab":
+        cluster.take(ev.Parted(NodeId(name)), 10)
+    beat(cluster, "b", 14)
+    cluster.at(15)
+    assert (cluster.node("a"), cluster.stands("j")) == ("up", "running")
+    cluster.at(17)
+    assert (cluster.node("a"), cluster.on("j")) == ("down", {"c": 8})
+    reason = cluster.state.nodes[NodeId("a")].node.reason
+    assert reason == "its agent's stream broke, and it was not back within 6 s"
+    cluster.at(30)
+    assert (cluster.node("b"), cluster.job("k").run) == ("up", 1)
+
+
+def test_the_broken_stream_of_an_older_session_is_no_news():
+    """The agent had started anew, as session 2, when the word of session 1 came."""
+    cluster = Driven(snapshot(nodes("a", 8)))
+    cluster.take(ev.Heartbeat(NodeId("a"), "agent-a", 2), 0)
+    cluster.take(ev.Parted(NodeId("a"), 1), 1)
+    assert cluster.at(20).node("a") == "up"
+
+
+def test_many_streams_that_break_together_are_no_reason_to_fail_anything():
+    """25 of 40 nodes, which is more than 20: starts pause, and a job on one of them runs on when they are back."""
+    there = nodes(" ".join(f"n{i}" for i in range(40)), 8)
+    cluster = Driven(snapshot(there, job("j").gang(8).running(n0=8)))
+    names = " ".join(each.id for each in there)
+    beat(cluster, names, 0)
+    for each in there[:25]:
+        cluster.take(ev.Parted(each.id), 1)
+    cluster.at(20, ev.Submit(job("k").gang(8).made))
+    assert (cluster.stands("j"), cluster.stands("k")) == ("running", "queued")
+    beat(cluster, names, 21)
+    cluster.at(22)
+    assert (cluster.stands("j"), cluster.job("j").run, cluster.stands("k")) == ("running", 1, "running")
+
+
 def test_what_was_on_a_lost_node_stays_booked_until_it_is_fenced():
     """Nobody knows whether the old run still works there; an operator's fence says that it does not."""
     cluster = Driven(snapshot(nodes("a b", 8), job("j").gang(8).running(a=8)))

@@ -61,8 +61,22 @@ def test_a_node_moved_to_another_rack_leaves_what_runs_there_alone():
     cluster.at(1, ev.SetNode(moved), ev.Submit(job("k").gang(16).per_node(8).within("rack").made))
     assert "j may no longer lie as required" in cluster.told("a")
     assert (cluster.stands("j"), cluster.job("j").run) == ("running", 1)
+    where = "a in r2, b in r1; it runs on, and is placed anew when it next starts"
+    assert cluster.job("j").reason == f"no longer meets its requirement, one rack: {where}"
+    assert where in cluster.told("j")
     cluster.at(2, ev.Finished(JobId("j")))
     assert cluster.on("k") == {"a": 8, "c": 8}
+
+
+def test_a_job_that_lies_as_required_again_is_told_so():
+    """A slice of 16 inside one rack: with a in no rack it is not; with a back in r1 it is."""
+    there = racks(8, r1="a b")
+    sliced = job("j").gang(16).per_node(8).slices((16, "rack")).running(a=8, b=8)
+    cluster = Driven(snapshot(there, sliced)).settle()
+    cluster.at(1, ev.SetNode(replace(there[0], domains={})))
+    assert "each 16 GPUs inside one rack: a in no rack, b in r1" in cluster.job("j").reason
+    cluster.at(2, ev.SetNode(there[0]))
+    assert (cluster.job("j").reason, cluster.stands("j")) == ("", "running")
 
 
 def test_a_gang_whose_node_was_moved_to_another_rack_is_not_repaired_across_racks():

@@ -48,6 +48,17 @@ def test_one_key_in_two_branches_is_found_in_both():
     assert list(right)[-2:] == [-2, -1]
 
 
+def test_many_keys_are_dropped_at_once():
+    """Every third of 2,000, and one that is not there; older versions have them still."""
+    records = Records.of({key: -key for key in range(2000)})
+    left = records.without({*range(0, 2000, 3), -1})
+    assert list(left.items()) == [(key, -key) for key in range(2000) if key % 3]
+    assert (len(left), len(records)) == (1333, 2000)
+    assert (left.get(3), records[3]) == (None, -3)
+    assert records.without(set(range(1990))) == {key: -key for key in range(1990, 2000)}
+    assert left.put(3, 0)[3] == 0
+
+
 def test_equal_to_mappings_with_the_same_entries():
     """Dicts among them, on either side; what is no mapping is not equal."""
     records = Records.of({1: 2, 3: 4})

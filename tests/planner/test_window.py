@@ -56,7 +56,9 @@ def test_shares_follow_the_demand_of_the_whole_queue(monkeypatch):
 
 def test_every_queued_job_is_started_or_told_why_not_and_nothing_is_proven(monkeypatch):
     whole = long_queue(monkeypatch)
-    _, memory = plan_next(whole, GREEDY, StoppedClock(), None)
+    first, memory = plan_next(whole, GREEDY, StoppedClock(), None)
+    # It has no more time than those after it.
+    assert (first.round.considered, first.round.queued, first.round.gap) == (4, 60, None)
     plan, _ = plan_next(whole, GREEDY, StoppedClock(), memory)
     told = {each.job for each in plan.queued} | {each.job for each in plan.starts}
     assert told == {each.id for each in whole.jobs if each.state is JobState.QUEUED}

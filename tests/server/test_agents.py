@@ -217,7 +217,7 @@ async def test_what_is_cancelled_while_it_starts_is_told_to_stop_and_books_nothi
     assert again.state == types_pb2.JOB_STATE_CANCELLED
 
 
-@served(lease_s=30.0)
+@served(lease_s=30.0, stream_grace_s=3600.0)
 async def test_a_node_that_falls_silent_is_given_up_and_its_gang_goes_on_elsewhere(it: Served) -> None:
     agents = {each.node: each for each in await it.racks("a b c")}
     await submit(it, "train", 16)
@@ -240,6 +240,37 @@ async def test_a_node_that_falls_silent_is_given_up_and_its_gang_goes_on_elsewhe
     assert [each.run for each in it.state.nodes[NodeId(lost)].bookings] == [1]
     await it.cluster.FenceNode(cluster.FenceNodeRequest(id=lost))
     await it.until(lambda state: not state.nodes[NodeId(lost)].bookings)
+
+
+@served(stream_grace_s=0.5)
+async def test_a_node_whose_agents_stream_broke_is_given_up_though_its_lease_has_long_to_run(it: Served) -> None:
+    agents = {each.node: each for each in await it.racks("a b c")}
+    await submit(it, "train", 16)
+    await it.job_is("train", JobState.RUNNING)
+    lost = sorted(record(it, "train").job.placement)[0]  # type: ignore[attr-defined]
+    await agents[lost].leave()
+    await it.until(lambda state: state.jobs[JobId("train")].run == 2)
+    await it.job_is("train", JobState.RUNNING)
+    assert "stream broke" in it.state.nodes[NodeId(lost)].node.reason
+    assert [each.run for each in it.state.nodes[NodeId(lost)].bookings] == [1]
+
+
+@served(stream_grace_s=3600.0)
+async def test_an_agent_that_comes_back_in_time_has_not_gone(it: Served) -> None:
+    (a,) = await it.racks("a")
+    for _ in range(2):
+        await a.leave()
+        await it.until(lambda state: state.nodes[NodeId("a")].parted_at is not None)
+        await a.connect()
+        await it.until(lambda state: state.nodes[NodeId("a")].parted_at is None)
+    # One that is quick is not taken for gone afterwards.
+    for _ in range(2):
+        await a.leave()
+        await a.connect()
+    version = it.state.version
+    await a.say(heartbeat=wire.Heartbeat())
+    await it.until(lambda state: state.version > version)
+    assert it.state.nodes[NodeId("a")].parted_at is None
 
 
 # Restarts

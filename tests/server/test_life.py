@@ -151,7 +151,13 @@ async def test_a_dry_run_changes_nothing(it: Served) -> None:
     await submit(it, "runs", 8)
     before = await it.job_is("runs", JobState.RUNNING)
     asked = scheduler_pb2.PlanRequest(jobs=[spec("new", 8)], without=["runs"], tasks=True)
-    plan = (await it.scheduler.Plan(asked)).plan
+    answer = await it.scheduler.Plan(asked)
+    plan = answer.plan
+    status = await it.cluster.GetStatus(cluster_pb2.GetStatusRequest())
+    assert before.version <= answer.state_version <= status.state_version == it.state.version
+    assert before.now <= answer.at <= it.now()
+    fate = await it.scheduler.ExplainJob(scheduler_pb2.ExplainJobRequest(id="runs"))
+    assert (fate.job.id, fate.state_version) == ("runs", it.state.version)
     assert [start.job for start in plan.starts] == ["new"]
     assert plan.starts[0].tasks
     assert plan.bill.run_value > 0

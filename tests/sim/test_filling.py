@@ -139,6 +139,14 @@ def test_a_type_that_the_cluster_has_is_kept_and_bounds_the_gang() -> None:
     ]
 
 
+def test_types_go_by_other_names_in_other_places() -> None:
+    """Case does not count, and the maker's suffix neither; H1 is no H100."""
+    jobs = [TraceJob(name, 0.0, 1, 60.0, gpu_types=(name,)) for name in ("H100", "h100-SXM5-80GB", "H1")]
+    filled = fill(trace(*jobs), cluster())
+    assert [dict(a.job.gpu_types) for a in filled.workload.arrivals] == [{"h100": 1.0}, {"h100": 1.0}, {}]
+    assert filled.drawn["GPU type, none of the trace's being there"] == 1
+
+
 def test_cpus_are_cut_to_what_comes_with_the_gpus() -> None:
     job = TraceJob("a", 0.0, 2, 60.0, cpus=100)
     assert fill(trace(job), cluster(cpus=64)).workload.arrivals[0].job.cpus == 16

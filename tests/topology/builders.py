@@ -68,7 +68,7 @@ def read_topology(file: Path) -> Cluster:
             tuple(tuple(island) for island in wiring["islands"]),
             wiring.get("nics", {}),
         )
-        for name, wiring in text["fabrics"].items()
+        for name, wiring in text.get("fabrics", {}).items()
     }
     nodes = [made for group in text["groups"] for made in _expand(group)]
     return Cluster(tuple(nodes), levels, fabrics, text["name"])

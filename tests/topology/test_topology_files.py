@@ -20,6 +20,7 @@ FILES = [
     "gb200-nvl72-10k",
     "h100-10k",
     "mixed-fleet",
+    "philly-160",
     "v100-cube-mesh",
 ]
 
@@ -44,6 +45,7 @@ SHAPES = {
     "h100-10k": (1280, 10_240, [5, 40, 320]),  # 5 · 8 · 8 racks of 4 nodes of 8
     # 8 · (432 + 219 + 122 + 22 + 77) + 4 · 10 + 902 + 2,494 GPUs; 57 + 34 + 17 + 3 + 10 + 2 racks
     "mixed-fleet": (4278, 10_412, [9, 123]),
+    "philly-160": (20, 160, [2, 5]),  # 3 + 2 racks of 4 nodes of 8
     "v100-cube-mesh": (16, 128, [4]),
 }
 

@@ -14,6 +14,8 @@ BANDS = ((0, 0), (0, 1), (1, 1), (1, 2), (2, 4), (4, 8), (8, 16), (16, 32), (32,
          (512, 1024), (1024, 10**9))  # fmt: skip
 """Sizes in GPUs: above the first, up to the second; where both are equal, exactly so many."""
 
+NOT_TOLD = "not told"
+
 QUANTILES = (0.1, 0.5, 0.9, 0.99, 1.0)
 
 
@@ -98,7 +100,7 @@ def describe(trace: Trace, gpus: int | None = None) -> Facts:
         users=len({job.user for job in jobs if job.user}),
         sizes=tuple(_sizes(jobs)),
         durations=quantiles(job.duration_s for job in jobs),
-        outcomes=_counted(job.status or "not told" for job in jobs),
+        outcomes=_counted(job.status or NOT_TOLD for job in jobs),
         teams=_teams(jobs),
         gpu_types=_counted("|".join(job.gpu_types) for job in jobs if job.gpu_types),
         offered=None if gpus is None else offered(jobs, gpus),

@@ -87,6 +87,9 @@ def fill(trace: Trace, cluster: Cluster, filling: Filling | None = None, profile
     outcomes = _outcomes(jobs, model, dice, drawn)
     work = np.array([max(1, np.ceil(job.gpus)) for job in jobs]) * durations
     teams = share_out([job.team for job in jobs], work, model.teams, dice("teams"))
+    drawn["GPU type, none of the trace's being there"] = sum(
+        bool(job.gpu_types) and not shaper.types(job) for job in jobs
+    )
     if jobs and not any(job.team for job in jobs):
         drawn["team"] = len(jobs)
     limits = requested(durations, dice("walltime"), model.longest_s)

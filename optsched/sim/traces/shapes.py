@@ -52,8 +52,20 @@ class Shaper:
         self._widest = {kind: _per_gpu(cluster, kind) for kind in self._by_type}
 
     def types(self, job: TraceJob) -> tuple[str, ...]:
-        """Return the types that the job may use and the cluster has; empty: any, also where it has none of them."""
-        return tuple(name for name in job.gpu_types if name in self._by_type)
+        """Return the cluster's types that the job may use; empty: any, also where it has none of the trace's.
+
+        Names are compared without regard to case, and a longer one of the trace is the shorter one of the cluster:
+        A100-SXM4-80GB is a100.
+        """
+        found = (self._named(name) for name in job.gpu_types)
+        return tuple(dict.fromkeys(name for name in found if name is not None))
+
+    def _named(self, given: str) -> str | None:
+        if given in self._by_type:
+            return given
+        plain = given.casefold()
+        known = [name for name in self._by_type if name and (plain + "-").startswith(name.casefold() + "-")]
+        return max(known, key=len, default=None)
 
     def fits(self, job: TraceJob) -> bool:
         """Whether the GPUs of one of the types that it may use would hold it: a gang uses one type."""

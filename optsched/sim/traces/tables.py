@@ -35,8 +35,8 @@ class Bands:
 
     def draw(self, keys: Floats, uniform: Floats, log: bool = False) -> Floats:
         """Return a value for each key, at the quantile that `uniform` (0 to 1) names; `log` interpolates logarithms."""
-        side = "left" if self.upper_inside else "right"
-        band = np.minimum(np.searchsorted(self.bounds, keys, side=side), len(self.bounds) - 1)
+        above = np.searchsorted(self.bounds, keys, side="left" if self.upper_inside else "right")
+        band = np.minimum(above, len(self.bounds) - 1)
         steps = self.values.shape[1] - 1
         place = uniform * steps
         lower = np.minimum(place.astype(int), steps - 1)
@@ -45,7 +45,8 @@ class Bands:
         if log:
             drawn: Floats = np.exp(np.log(low) * (1 - part) + np.log(high) * part)
             return drawn
-        return low * (1 - part) + high * part
+        value: Floats = low * (1 - part) + high * part
+        return value
 
 
 @functools.cache

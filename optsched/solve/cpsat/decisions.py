@@ -87,11 +87,12 @@ def full_scope(problem: Problem) -> Scope:
         kind = (taker.team, taker.claim_team, taker.priority, taker.emergency, taker.due, taker.may_break_quota)
         kinds.setdefault(kind, []).append(taker)
     asking = [taker for same in kinds.values() for taker in same[:2]]
+    asked = {taker.index for taker in asking}
     known: dict[tuple[object, ...], bool] = {}
 
     def wanted(job: RoundJob, change: Change) -> bool:
         key = (job.team, job.priority, problem.takeable[job.index], change)
-        if key not in known or any(taker.index == job.index for taker in asking):
+        if key not in known or job.index in asked:
             known[key] = any(
                 has_right(problem, taker, job, change, EVERYTHING) for taker in asking if taker.index != job.index
             )

@@ -116,7 +116,8 @@ class Groups:
         self.claim: dict[int, list[Part]] = defaultdict(list)
         self.under: dict[int, list[Part]] = defaultdict(list)
         self.supplies: dict[tuple[object, ...], Ints] = {}
-        self._ceilings = self._ceilings_of()
+        ceilings_of = problem.ceilings_of
+        self._ceilings = {j: tuple(ceilings_of[j]) for j in range(len(problem.jobs))} if problem.ceilings else {}
         lines = [*problem.lines.quota, *problem.lines.entitlement]
         named = {item.what for line in lines for item in line} | {ceiling.item.what for ceiling in problem.ceilings}
         self._counted = What.CPUS in named, What.MEMORY in named
@@ -125,6 +126,7 @@ class Groups:
         # What is on a node may exceed what is left of it.
         pairs, count = problem.occupancy, len(problem.nodes.capacity)
         self._booked = np.bincount(pairs.pair_node, pairs.pair_gpus, count).astype(np.int64)
+        self._all_inside = all(bool((inside >= 0).all()) for inside in problem.tree.domain_of)
         self._capacities: dict[tuple[object, ...], int] = {}
         self._losses: dict[tuple[object, ...], dict[int, int]] = {}
         self._add_starts()
@@ -135,13 +137,6 @@ class Groups:
             self._add_retyping(problem.jobs[j])
         for job in problem.running:
             self._fixed_parts(job)
-
-    def _ceilings_of(self) -> dict[int, tuple[int, ...]]:
-        found: dict[int, list[int]] = defaultdict(list)
-        for index, ceiling in enumerate(self.problem.ceilings):
-            for j in ceiling.jobs:
-                found[j].append(index)
-        return {j: tuple(indices) for j, indices in found.items()}
 
     def _side(self, job: RoundJob) -> tuple[int, int]:
         """Return the CPUs and memory for each GPU, where any quota, entitlement or limit counts them."""
@@ -215,10 +210,12 @@ class Groups:
 
     def _least_losses(self, job: RoundJob) -> dict[int, int]:
         """Return the least placement loss at the minimum by GPU type, of those types that could hold the job."""
-        shape = (id(job.nodes), job.type_speed, job.span_speed, job.required, job.slices, job.preferred)
-        key = (*self.reach.kind(job), *shape, job.cut, job.unit, job.minimum, job.maximum)
-        side = (job.cpus_per_gpu_u, job.memory_per_gpu_u)
-        found = self._losses.get((*key, *side))
+        # Jobs alike share what they are made of, so that it is known by where it lies.
+        who = (job.team, job.claim_team, job.priority, job.emergency, job.due, job.may_break_quota)
+        shared = (id(job.nodes), id(job.type_speed), id(job.span_speed), id(job.slices), job.required, job.preferred)
+        size = (job.cut.value, job.unit, job.minimum, job.maximum, job.cpus_per_gpu_u, job.memory_per_gpu_u)
+        key = (*who, *shared, *size)
+        found = self._losses.get(key)
         if found is None:
             nodes = self.problem.nodes
             room = usable(job, nodes, self.reach.room(job), nodes.cpus_u, nodes.memory_u)
@@ -228,7 +225,7 @@ class Groups:
                 loss = self._least_loss(job, np.where(nodes.gpu_type == y, room, 0), y)
                 if loss is not None:
                     found[y] = loss
-            self._losses[*key, *side] = found
+            self._losses[key] = found
         return found
 
     def _least_loss(self, job: RoundJob, room: Ints, y: int) -> int | None:
@@ -242,10 +239,13 @@ class Groups:
         free = int(np.maximum(problem.nodes.free, 0).sum())
         forced = np.minimum(self.reach.forced(job), room)
         spans = [-1] if job.required is None else []
+        # Where a node has room for it all, so have all domains that the node is in.
+        on_a_node = self._all_inside and int(room.max(initial=0)) >= job.minimum
         for level in range(len(tree.levels)):
-            most = np.minimum(tree.sum_per_domain(level, room), free + tree.sum_per_domain(level, forced))
-            if int(most.max(initial=0)) < job.minimum:
-                continue
+            if not on_a_node:
+                most = np.minimum(tree.sum_per_domain(level, room), free + tree.sum_per_domain(level, forced))
+                if int(most.max(initial=0)) < job.minimum:
+                    continue
             if job.required is None or level >= job.required:
                 spans.append(level)
         if not spans:

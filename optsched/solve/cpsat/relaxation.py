@@ -61,9 +61,13 @@ class Relaxation:
         if most is not None:
             self._add(goal, most)
 
-    def most(self, goal: Goal) -> int:
-        """Return what a goal cannot exceed."""
+    def most(self, goal: Goal, enough: int | None = None) -> int:
+        """Return what a goal cannot exceed; a bound of `enough` need not be better."""
         self._narrow_ranges()
+        # The ranges alone are a proof as well.
+        found = self._proven(goal, np.zeros(len(self._constraints)))
+        if enough is not None and goal.constant + found <= enough:
+            return goal.constant + found
         objective = self._solver.Objective()
         objective.Clear()
         for variable, factor in zip(goal.variables.tolist(), goal.factors.tolist(), strict=True):
@@ -75,8 +79,6 @@ class Relaxation:
             anew = pywraplp.MPSolverParameters()
             anew.SetIntegerParam(pywraplp.MPSolverParameters.INCREMENTALITY, INCREMENTALITY_OFF)
             solved = self._solver.Solve(anew) == pywraplp.Solver.OPTIMAL
-        # The ranges alone are a proof as well.
-        found = self._proven(goal, np.zeros(len(self._constraints)))
         if solved:
             multipliers = np.array([each.dual_value() for each in self._constraints], dtype=np.float64)
             multipliers = np.where(np.isfinite(multipliers), np.maximum(multipliers, 0.0), 0.0)

@@ -12,7 +12,7 @@ class GetStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetStatusResponse(_message.Message):
-    __slots__ = ("version", "leads", "epoch", "now_at", "paused", "rules_version", "nodes", "agents_connected", "gpus", "gpus_healthy", "gpus_free", "jobs_by_state", "last_round")
+    __slots__ = ("version", "leads", "epoch", "now_at", "paused", "rules_version", "nodes", "agents_connected", "gpus", "gpus_healthy", "gpus_free", "jobs_by_state", "last_round", "state_version")
     class JobsByStateEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -33,6 +33,7 @@ class GetStatusResponse(_message.Message):
     GPUS_FREE_FIELD_NUMBER: _ClassVar[int]
     JOBS_BY_STATE_FIELD_NUMBER: _ClassVar[int]
     LAST_ROUND_FIELD_NUMBER: _ClassVar[int]
+    STATE_VERSION_FIELD_NUMBER: _ClassVar[int]
     version: str
     leads: bool
     epoch: int
@@ -46,7 +47,8 @@ class GetStatusResponse(_message.Message):
     gpus_free: int
     jobs_by_state: _containers.ScalarMap[str, int]
     last_round: int
-    def __init__(self, version: _Optional[str] = ..., leads: _Optional[bool] = ..., epoch: _Optional[int] = ..., now_at: _Optional[float] = ..., paused: _Optional[str] = ..., rules_version: _Optional[int] = ..., nodes: _Optional[int] = ..., agents_connected: _Optional[int] = ..., gpus: _Optional[int] = ..., gpus_healthy: _Optional[int] = ..., gpus_free: _Optional[int] = ..., jobs_by_state: _Optional[_Mapping[str, int]] = ..., last_round: _Optional[int] = ...) -> None: ...
+    state_version: int
+    def __init__(self, version: _Optional[str] = ..., leads: _Optional[bool] = ..., epoch: _Optional[int] = ..., now_at: _Optional[float] = ..., paused: _Optional[str] = ..., rules_version: _Optional[int] = ..., nodes: _Optional[int] = ..., agents_connected: _Optional[int] = ..., gpus: _Optional[int] = ..., gpus_healthy: _Optional[int] = ..., gpus_free: _Optional[int] = ..., jobs_by_state: _Optional[_Mapping[str, int]] = ..., last_round: _Optional[int] = ..., state_version: _Optional[int] = ...) -> None: ...
 
 class ListNodesRequest(_message.Message):
     __slots__ = ("states", "domain", "page_size", "page_token")

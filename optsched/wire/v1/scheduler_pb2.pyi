@@ -191,18 +191,22 @@ class ExplainJobRequest(_message.Message):
     def __init__(self, id: _Optional[str] = ..., budget_s: _Optional[float] = ...) -> None: ...
 
 class ExplainJobResponse(_message.Message):
-    __slots__ = ("job", "waits", "starts", "stops", "moves")
+    __slots__ = ("job", "waits", "starts", "stops", "moves", "state_version", "at")
     JOB_FIELD_NUMBER: _ClassVar[int]
     WAITS_FIELD_NUMBER: _ClassVar[int]
     STARTS_FIELD_NUMBER: _ClassVar[int]
     STOPS_FIELD_NUMBER: _ClassVar[int]
     MOVES_FIELD_NUMBER: _ClassVar[int]
+    STATE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
     job: _types_pb2.Job
     waits: _types_pb2.PlannedWait
     starts: _types_pb2.PlannedStart
     stops: _types_pb2.PlannedPreemption
     moves: _types_pb2.PlannedMove
-    def __init__(self, job: _Optional[_Union[_types_pb2.Job, _Mapping]] = ..., waits: _Optional[_Union[_types_pb2.PlannedWait, _Mapping]] = ..., starts: _Optional[_Union[_types_pb2.PlannedStart, _Mapping]] = ..., stops: _Optional[_Union[_types_pb2.PlannedPreemption, _Mapping]] = ..., moves: _Optional[_Union[_types_pb2.PlannedMove, _Mapping]] = ...) -> None: ...
+    state_version: int
+    at: float
+    def __init__(self, job: _Optional[_Union[_types_pb2.Job, _Mapping]] = ..., waits: _Optional[_Union[_types_pb2.PlannedWait, _Mapping]] = ..., starts: _Optional[_Union[_types_pb2.PlannedStart, _Mapping]] = ..., stops: _Optional[_Union[_types_pb2.PlannedPreemption, _Mapping]] = ..., moves: _Optional[_Union[_types_pb2.PlannedMove, _Mapping]] = ..., state_version: _Optional[int] = ..., at: _Optional[float] = ...) -> None: ...
 
 class ListJobEventsRequest(_message.Message):
     __slots__ = ("id", "after_sequence", "page_size")
@@ -261,10 +265,14 @@ class PlanRequest(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[_types_pb2.JobSpec, _Mapping]]] = ..., without: _Optional[_Iterable[str]] = ..., profile: _Optional[str] = ..., budget_s: _Optional[float] = ..., snapshot: _Optional[str] = ..., tasks: _Optional[bool] = ...) -> None: ...
 
 class PlanResponse(_message.Message):
-    __slots__ = ("plan",)
+    __slots__ = ("plan", "state_version", "at")
     PLAN_FIELD_NUMBER: _ClassVar[int]
+    STATE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
     plan: _types_pb2.Plan
-    def __init__(self, plan: _Optional[_Union[_types_pb2.Plan, _Mapping]] = ...) -> None: ...
+    state_version: int
+    at: float
+    def __init__(self, plan: _Optional[_Union[_types_pb2.Plan, _Mapping]] = ..., state_version: _Optional[int] = ..., at: _Optional[float] = ...) -> None: ...
 
 class Round(_message.Message):
     __slots__ = ("id", "at", "info", "bill", "starts", "preemptions", "migrations", "resizes", "plan")
