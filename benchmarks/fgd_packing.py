@@ -176,7 +176,7 @@ class Simple:
 class Engine:
     """Places pods by rounds of the planner: batches in their order, each round from the room that the last one left."""
 
-    def __init__(self, machines: Machines, options: PlanOptions) -> None:
+    def __init__(self, machines: Machines, options: PlanOptions, once: bool = False) -> None:
         self.room = Simple(machines, 0, random=False)
         self.has = (machines.units >= 0).sum(axis=1)
         self.cpus, self.memory = machines.cpus, machines.memory_gib
@@ -194,6 +194,7 @@ class Engine:
         # Nobody is stopped or moved, nothing is kept for those that find no room: pods come, and stay or go.
         self.profile = Profile(migration=False, max_reservations=0, window_jobs=100_000)
         self.options = options
+        self.once = once
 
     def place(self, pods: Sequence[Pod]) -> list[bool]:
         """Plan a batch, kind by kind, until a round places nothing more; return which pods were placed."""
@@ -201,7 +202,7 @@ class Engine:
         for whole in (True, False):
             left = [index for index, pod in enumerate(pods) if pod.units and _whole(pod) == whole]
             while left and self._round(pods, left, whole, placed):
-                left = [index for index in left if not placed[index]]
+                left = [] if self.once else [index for index in left if not placed[index]]
         return placed
 
     def _round(self, pods: Sequence[Pod], left: Sequence[int], whole: bool, placed: list[bool]) -> int:
@@ -302,6 +303,9 @@ def main(arguments: Sequence[str]) -> None:
     )
     parser.add_argument("--deterministic", type=float, default=1.0, help="counted seconds of search for a round")
     parser.add_argument("--batch", type=int, default=50, help="pods of a round")
+    parser.add_argument(
+        "--once", action="store_true", help="plan every pod once, also where it found no room in its round"
+    )
     parser.add_argument("--json", type=Path)
     args = parser.parse_args(arguments)
     pods, machines = read_pods(args.folder), read_machines(args.folder)
@@ -315,7 +319,7 @@ def main(arguments: Sequence[str]) -> None:
         else:
             began = time.monotonic()
             options = PlanOptions(1e9, SolverChoice(args.solver), seed, args.deterministic, prove=0)
-            engine = Engine(machines, options)
+            engine = Engine(machines, options, args.once)
             run = in_batches(order, machines.gpus, engine, args.batch)
             results.setdefault(f"optsched {args.solver}, rounds of {args.batch}", []).append(run)
             print(

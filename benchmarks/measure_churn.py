@@ -1,17 +1,21 @@
 """Consecutive rounds of a busy cluster: one job ends, two arrive, and the scheduler decides; how long each takes.
 
-    python benchmarks/measure_churn.py [--rounds 200] [--solver auto] [--budget S] [--queued N] [--check N] FILE
+    python benchmarks/measure_churn.py [--rounds 200] [--solver auto] [--budget S] [--queued N] [--small] FILE
 
 The file's snapshot is settled first, without a search (its own queue, as far as it can start). A round is timed from
 the state to the plan in force: snapshot, plan, commit; by the clock, and in processor time of all threads, which is
 what it would take on a machine that does nothing else. What agents answer is timed apart, event by event. Who ends and
 what arrives is drawn from a seed; what arrives is like what waits or runs already. `--queued` fills the queue up to so
-many jobs first. `--check N` plans every Nth round cold as well, with the same budget, and compares gaps and plans.
+many jobs first. `--small` starts from the empty cluster instead, fills it with jobs of at most 8 GPUs, and lets one
+arrive for each that ends: what a simulation does many thousand times, mostly with `--solver greedy`. The garbage
+collector is set as in the service's planning process. `--check N` plans every Nth round cold as well, with the same
+budget, and compares gaps and plans.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import platform
 import statistics
@@ -29,11 +33,16 @@ from optsched.engine.state import State, initial
 from optsched.engine.step import step
 from optsched.engine.view import snapshot_of
 from optsched.planner.plan import PlanOptions, plan_round
+from optsched.server.start import GC_EVERY
 from optsched.sim.agents import PromptAgents
 from optsched.solve.ladder import SolverChoice
 from optsched.values.ids import JobId
 from optsched.values.job import JobState
 from optsched.values.plan import Plan, Source
+from optsched.values.snapshot import Snapshot
+
+SMALL_GPUS, FULL = 8, 0.95
+"""Jobs up to this size are small; a cluster of which this share is in use is full."""
 
 
 class Churn:
@@ -105,6 +114,15 @@ class Churn:
             job = replace(like, id=JobId(f"new-{self.arrived}"), submitted_at=self.state.now, run=0, preemptions=0)
             self.take(events.Submit(replace(job, start_deadline_at=None)))
 
+    def fill(self, given: Snapshot) -> None:
+        """Start anew with an empty cluster, and fill it with jobs of at most 8 GPUs."""
+        self.state = initial(replace(given, jobs=()))
+        self.kinds = [job for job in self.kinds if job.gpus <= SMALL_GPUS]
+        gpus = sum(node.healthy_gpus for node in given.cluster.nodes)
+        while sum(each.job.placed_gpus for each in self.state.jobs.values()) < FULL * gpus:
+            self.arrive(200)
+            self.settle()
+
     def end_one(self) -> None:
         """One running job ends."""
         running = [name for name, each in self.state.jobs.items() if each.state is JobState.RUNNING]
@@ -121,19 +139,25 @@ def main() -> None:
     parser.add_argument("--queued", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--check", type=int, default=0)
+    parser.add_argument("--small", action="store_true")
     args = parser.parse_args()
     options = PlanOptions(budget_s=args.budget, solver=SolverChoice(args.solver), prove=0)
     resting = PlanOptions(budget_s=0.0, solver=SolverChoice.GREEDY, prove=0)
-    churn = Churn(initial(read_snapshot(args.file, None).snapshot), RoundPlanner(resting, WallClock()), args.seed)
+    given = read_snapshot(args.file, None).snapshot
+    churn = Churn(initial(given), RoundPlanner(resting, WallClock()), args.seed)
+    if args.small:
+        churn.fill(given)
     churn.settle()
     waiting = sum(each.state is JobState.QUEUED for each in churn.state.jobs.values())
     churn.arrive(max(0, args.queued - waiting))
     churn.settle()
     churn.planner = RoundPlanner(options, WallClock())
+    gc.freeze()
+    gc.set_threshold(*GC_EVERY)
     for number in range(args.rounds + 1):
         churn.state = step(churn.state, events.Tick(), churn.state.now + 30.0).state
         churn.end_one()
-        churn.arrive(2)
+        churn.arrive(1 if args.small else 2)
         snapshot = snapshot_of(churn.state) if args.check and number % args.check == 1 else None
         churn.decide_once()
         if not number:

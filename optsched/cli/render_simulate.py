@@ -104,9 +104,18 @@ def _cells(each: Waits) -> list[str]:
         clean(each.name),
         number(each.jobs),
         number(each.never_started),
-        *(duration(value) for value in (wait.p50, wait.p90, wait.p99, wait.max)),
+        *(_short(value) for value in (wait.p50, wait.p90, wait.p99, wait.max)),
         *(f"{value:.2f}" if slow.count else "-" for value in (slow.p50, slow.p90)),
     ]
+
+
+def _short(seconds: float) -> str:
+    """Return a duration in one unit: "30 s", "3.5 min", "4.1 h", "12 d"."""
+    for size, unit in ((86_400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= size:
+            amount = seconds / size
+            return f"{amount:.1f} {unit}" if amount < 100 else f"{amount:,.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -8,6 +8,7 @@ import re
 import sys
 import textwrap
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from optsched.cli.options import add_format, seconds, seed
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from optsched.sim.workload import Workload
     from optsched.values.cluster import Cluster
     from optsched.values.profile import Profile
+
+GANG = 256
+"""GPUs from which on a gang is followed, on a cluster that has at least five times as many."""
 
 DEFAULT_CLUSTER = "h100-10k"
 EXAMPLE_CLUSTER = "philly-160"
@@ -43,7 +47,7 @@ failures:
 {failures}
 examples:
   optsched simulate philly.csv.gz --cluster h100-10k --load 0.9
-  optsched simulate philly.csv.gz --policy greedy,fifo,easy-backfill --jobs 2
+  optsched simulate philly.csv.gz --policy greedy,easy-backfill --jobs 2
   optsched simulate philly.csv.gz --until 7d --save week.sim
   optsched simulate philly.csv.gz --resume week.sim --format json > result.json"""
 
@@ -85,7 +89,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--profile",
         metavar="NAME|PATH",
         action="append",
-        help="every policy goes by it; one or more (default: default)",
+        help="every policy goes by it (default: default); of several the first one's speeds are the real ones",
     )
     group.add_argument(
         "--deterministic",
@@ -107,8 +111,20 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     group.add_argument("--save", metavar="PATH", help="with --until: save where it stands, to be resumed")
     group.add_argument("--resume", metavar="PATH", help="go on from there; trace and options as they were")
     group.add_argument("--sample", metavar="T", type=_span, default=3600.0, help="between samples (default 1h)")
-    group.add_argument("--map-at", metavar="T", type=_span, action="append", default=[], help="keep a map of the nodes")
-    group.add_argument("--gantt", metavar="GPUS", type=_processes, default=256, help="gangs to follow (default 256)")
+    group.add_argument(
+        "--map-at",
+        metavar="T",
+        type=_span,
+        action="append",
+        default=[],
+        help="keep a map of the nodes (default with --html: when a quarter, a half, three quarters of all have come)",
+    )
+    group.add_argument(
+        "--gantt",
+        metavar="GPUS",
+        type=_processes,
+        help=f"gangs to follow (default: a fifth of all GPUs, at most {GANG})",
+    )
     parser.add_argument("--html", metavar="PATH", help="write an HTML page with plots there as well")
     add_format(parser)
     parser.set_defaults(run=run)
@@ -153,8 +169,10 @@ def run(args: argparse.Namespace) -> int:
     from optsched.cli.render_simulate import comparison_to_text
     from optsched.sim.many import simulate_all
     from optsched.sim.results import Comparison, to_json
+    from optsched.sim.simulate import collect_seldom
 
     tasks = _tasks(args)
+    collect_seldom()
     clock = WallClock()
     with Progress(clock) as progress:
         report = _with_end(progress, clock)
@@ -187,13 +205,16 @@ def _tasks(args: argparse.Namespace) -> list[Task]:
     for name in names or [""]:
         if name not in POLICIES:
             raise UsageError(f"--policy: given {clean(name)!r}; allowed: {known(list(POLICIES), name, 'one of')}")
-    settings = _settings(args)
     cluster = load_cluster(args.cluster or (DEFAULT_CLUSTER if args.files else EXAMPLE_CLUSTER))
+    settings = _settings(args, sum(node.gpus for node in cluster.nodes))
     tasks = []
-    for source in args.profile or ["default"]:
-        profile = load_profile(source)
+    profiles = [load_profile(source) for source in args.profile or ["default"]]
+    for profile in profiles:
         workload = _workload(args, cluster, profile)
-        setup = Setup(cluster, workload, profile, profile, settings)
+        if args.html is not None and not args.map_at:
+            quarters = (workload.arrivals[len(workload.arrivals) * part // 4].at for part in (1, 2, 3))
+            settings = replace(settings, maps_at=tuple(dict.fromkeys(at for at in quarters if at > 0)))
+        setup = Setup(cluster, workload, profile, profiles[0], settings)
         tasks += [Task(setup, name, profile.name, args.deterministic) for name in names]
     if (args.save or args.resume) and len(tasks) > 1:
         raise UsageError("--save and --resume: given several simulations; allowed: one policy, one profile")
@@ -202,7 +223,7 @@ def _tasks(args: argparse.Namespace) -> list[Task]:
     return tasks
 
 
-def _settings(args: argparse.Namespace) -> SimSettings:
+def _settings(args: argparse.Namespace, gpus: int) -> SimSettings:
     from optsched.files.report import known
     from optsched.sim.failures import FAILURES
     from optsched.sim.settings import SimSettings
@@ -216,7 +237,7 @@ def _settings(args: argparse.Namespace) -> SimSettings:
         until_s=None if args.save else args.until,
         sample_every_s=args.sample,
         maps_at=tuple(args.map_at),
-        gantt_gpus=args.gantt,
+        gantt_gpus=args.gantt or max(1, min(GANG, gpus // 5)),
         failures=FAILURES[args.failures],
         checked=args.checked,
     )
@@ -245,8 +266,6 @@ def _workload(args: argparse.Namespace, cluster: Cluster, profile: Profile) -> W
 
 def _at_load(workload: Workload, load: float, gpus: int) -> Workload:
     """Return a workload with its submit times divided so that it offers a load from its first job to its last."""
-    from dataclasses import replace
-
     work = math.fsum(each.work_s * each.job.gpus for each in workload.arrivals)
     span = max((each.at for each in workload.arrivals), default=0.0)
     if not work or not span:

@@ -309,12 +309,12 @@ def _whole(text: str) -> int:
 
 
 def _span(text: str) -> float:
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(s|min|h|d|)", text)
-    return float(found[1]) * {"s": 1, "": 1, "min": 60, "h": 3600, "d": 86_400}[found[2]] if found else math.nan
+    found = re.fullmatch(r"([0-9]*\.?[0-9]+)([smhd]?)", text)
+    return float(found[1]) * {"s": 1, "": 1, "m": 60, "h": 3600, "d": 86_400}[found[2]] if found else math.nan
 
 
 _count = _number(_whole, lambda value: 1 <= value <= 1_000_000, "a whole number from 1 to 1,000,000")
 _hour = _number(_whole, lambda value: 0 <= value < 4416, "a whole number from 0 to 4,415")
 _share = _number(float, lambda value: 0 < value <= 1, "a number above 0, at most 1")
 _factor = _number(float, lambda value: 0 < value <= 1e6, "a number above 0, at most 1,000,000")
-_duration = _number(_span, lambda value: 0 <= value <= 1e10, "seconds, or a number with min, h or d, such as 12h")
+_duration = _number(_span, lambda value: 0 <= value <= 1e10, "seconds, or 30m, 12h, 7d")

@@ -17,6 +17,9 @@ from optsched.rounds.room import gpus_by_side_resources, slice_down, usable, who
 from optsched.values.ids import JobId
 from optsched.values.plan import Unblock, UnblockKind, Waiting
 
+ABOUT_TIME = frozenset({"held", "maintenance"})
+"""Reasons that are told with how long a job itself would run."""
+
 
 def explain_waiting(
     problem: Problem,
@@ -41,9 +44,12 @@ def explain_waiting(
         proving = proof if len(result) < prove else None
         if proving is None and job.can_ever_run and job.index not in reserved_for:
             key = _same_reason(after, job)
-            if key not in told:
-                told[key] = _explain(after, job, known, advise=False)[0]
-            result.append(Waiting(job.job.id, told[key].reason, told[key].detail))
+            why = told.get(key)
+            if why is None:
+                why = _explain(after, job, known, advise=False)[0]
+                if why.reason not in ABOUT_TIME:
+                    told[key] = why
+            result.append(Waiting(job.job.id, why.reason, why.detail))
             continue
         waiting, advice = _explain(after, job, known, advise=proving is not None)
         unblock = None
@@ -61,8 +67,7 @@ def _same_reason(after: After, job: RoundJob) -> tuple[object, ...]:
     problem = after.problem
     holds = [tuple(hold.name for hold in ledger.holds_on(job)) for ledger in (after.before, after.ledger)]
     grants = tuple(grant.name for grant in problem.domain_holds if job.index in grant.binds)
-    lasts = (job.job.estimated_runtime_s, job.job.preemptible) if holds[0] or grants or after.windows else ()
-    return (*alike(job), *problem.ceilings_of[job.index], *holds, grants, lasts)
+    return (*alike(job), *problem.ceilings_of[job.index], *holds, grants)
 
 
 def _explain(

@@ -22,12 +22,11 @@ from optsched.rounds.build_lines import (
 from optsched.rounds.build_nodes import healthy_capacity
 from optsched.rounds.facts import Facts, Listed
 from optsched.rounds.line import Over, use_now
+from optsched.rounds.lists import Membership, OnDemand
 from optsched.rounds.problem import (
     UNLIMITED,
-    CeilingsOf,
     Flags,
     Ints,
-    Jobs,
     Lines,
     Nodes,
     Occupancy,
@@ -59,7 +58,6 @@ def build_problem(snapshot: Snapshot, tree: Tree | None = None, facts: Facts | N
     shares = fair_shares(snapshot, listed, teams)
     lines = build_lines(snapshot, gpu_types, teams, shares)
     listed, standings = _in_order(snapshot, listed, teams, shares, lines, priorities)
-    builder = JobBuilder(snapshot, tree, listed, standings, priorities)
     running = slice(listed.running)
     shape = (len(teams.names), len(priorities), len(gpu_types))
     occupancy = build_occupancy(
@@ -71,6 +69,7 @@ def build_problem(snapshot: Snapshot, tree: Tree | None = None, facts: Facts | N
             for each in (standings.claim_team, standings.priority, standings.tier)
         ),
     )
+    builder = JobBuilder(snapshot, tree, listed, standings, priorities, occupancy)
     ceilings = build_ceilings(snapshot, gpu_types, teams, listed)
     domain_gpus, empty = _domains(tree, nodes)
     return Problem(
@@ -84,13 +83,13 @@ def build_problem(snapshot: Snapshot, tree: Tree | None = None, facts: Facts | N
         real_teams=teams.real,
         deadline_team=teams.deadline,
         nodes=nodes,
-        jobs=Jobs(len(listed.facts), builder.build),
+        jobs=OnDemand(len(listed.facts), builder.build),
         first_queued=listed.running,
         occupancy=occupancy,
         lines=lines,
         takeable=_takeable(lines, occupancy, shape),
         ceilings=ceilings,
-        ceilings_of=CeilingsOf(ceilings, len(listed.facts)),
+        ceilings_of=Membership([each.jobs for each in ceilings], len(listed.facts)),
         holds=(),
         domain_holds=build_domain_holds(snapshot, tree, nodes, listed.facts),
         loss_now=tuple(listed.rows.loss[running].tolist()),

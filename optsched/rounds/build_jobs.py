@@ -8,16 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.policy import victims
-from optsched.policy.ordering import aging, class_weight
+from optsched.policy.ordering import class_weight
 from optsched.rounds.build_nodes import Openings
 from optsched.rounds.facts import Listed, Times, estimated_ends, flags
 from optsched.rounds.line import no_use
 from optsched.rounds.problem import UNLIMITED, Costs, Flags, Ints, Occupancy, Reals, RoundJob
-from optsched.rounds.shapes import sizes_of
 from optsched.topology.tree import Tree
 from optsched.values.ids import JobId
-from optsched.values.job import JobState
 from optsched.values.profile import Profile
 from optsched.values.snapshot import Snapshot
 
@@ -40,7 +37,7 @@ class Standings:
 
 
 class JobBuilder:
-    """Makes `RoundJob`s of what is listed in the order of the round; what each costs is asked of `policy`."""
+    """Makes `RoundJob`s of what is listed in the order of the round, of which `occupancy` says what it says."""
 
     def __init__(
         self,
@@ -49,30 +46,34 @@ class JobBuilder:
         listed: Listed,
         standings: Standings,
         priorities: Sequence[int],
+        occupancy: Occupancy,
     ) -> None:
         self._snapshot = snapshot
-        self._shapes = listed.shapes
         self._facts = listed.facts
+        self._running = listed.running
         self._standings = standings
-        self._priorities = priorities
         self._openings = Openings(snapshot, listed.nodes, listed.hardware, tree.node_index)
-        self._median_start = median_start(listed)
-        self._weight = class_weight(snapshot.profile)
+        rows, times, profile = listed.rows, listed.times, snapshot.profile
+        self._size: list[int] = rows.size.tolist()
+        self._stop: list[int] = occupancy.stop_gpu_s.tolist()
+        self._drain: list[int] = np.rint(times.checkpoint_s).astype(np.int64).tolist()
+        self._stoppable: list[bool] = occupancy.stoppable.tolist()
+        self._movable: list[bool] = occupancy.movable.tolist()
+        self._resizable: list[bool] = occupancy.resizable.tolist()
+        self._possible: list[bool] = flags(rows.possible).tolist()
+        waited_s = np.maximum(0.0, snapshot.now - times.submitted_at)
+        waited_s[: listed.running] = 0.0
+        self._pays: list[int] = _payable(rows.minimum, waited_s, profile).tolist()
+        self._aging: list[int] = _aging(waited_s, standings, priorities, profile).tolist()
 
     def build(self, index: int) -> RoundJob:
         """Return the job with an index as the round sees it."""
-        snapshot, profile, stands = self._snapshot, self._snapshot.profile, self._standings
+        profile, stands = self._snapshot.profile, self._standings
         fact = self._facts[index]
-        job, form, spread_now = fact.job, fact.form, fact.spread
+        job, form = fact.job, fact.form
         assert form is not None
-        running = job.state is JobState.RUNNING
-        size_now = sum(count for _, count in spread_now)
-        sizes = sizes_of(job, form, size_now)
-        cost = victims.stop_cost(job, snapshot.now, profile, self._median_start)
-        stop = round(size_now * cost.per_gpu_s)
-        pinned = job.id in snapshot.carried.pinned
-        protected = pinned or job.id in snapshot.carried.protected
-        waited_s = 0.0 if running else max(0.0, snapshot.now - job.submitted_at)
+        running = index < self._running
+        stop = self._stop[index] if running else 0
         emergency = job.priority_class in profile.emergency_classes and job.priority_class != ""
         claim_team, due = stands.claim_team[index], job.id in stands.due
         return RoundJob(
@@ -85,9 +86,9 @@ class JobBuilder:
             priority=stands.priority[index],
             cut=form.cut,
             unit=form.unit,
-            sizes=sizes,
-            size_now=size_now,
-            spread_now=spread_now,
+            sizes=fact.sizes,
+            size_now=self._size[index],
+            spread_now=fact.spread,
             nodes=self._openings.open_to(job, form.lawful),
             lawful=form.lawful,
             type_speed=form.type_speed,
@@ -98,36 +99,38 @@ class JobBuilder:
             slices=form.slices,
             cpus_per_gpu_u=form.cpus_per_gpu_u,
             memory_per_gpu_u=form.memory_per_gpu_u,
-            stoppable=running and not protected and victims.may_be_stopped(job, snapshot.now, profile, cost),
-            movable=running
-            and profile.migration
-            and job.preemptible
-            and not pinned
-            and not victims.waited_for(job, snapshot.now, cost)
-            and size_now > 0,
-            resizable=running and not pinned and len(sizes) > 1,
-            costs=Costs(stop=stop, move=stop, drain_s=round(cost.drain_s)),
-            pays_gpu_s=self._pays(waited_s, sizes[0], exempt=emergency or due),
+            stoppable=running and self._stoppable[index],
+            movable=running and self._movable[index],
+            resizable=running and self._resizable[index],
+            costs=Costs(stop=stop, move=stop, drain_s=self._drain[index]),
+            pays_gpu_s=UNLIMITED if emergency or due else self._pays[index],
             emergency=emergency,
             due=due,
             may_break_quota=job.id in stands.breaking,
-            can_ever_run=running or self._shapes.possible_size(form, sizes, only_up=False) > 0,
-            aging_milli=0 if running else round(1000 * self._weight_of(index) * aging(job, snapshot.now, profile)),
+            can_ever_run=self._possible[index],
+            aging_milli=0 if running else self._aging[index],
             ahead_of=len(self._facts) - index,
             tier=stands.tier[index],
         )
 
-    def _weight_of(self, index: int) -> float:
-        """Return w of a job's priority, its team's ceiling applied."""
-        return self._weight(self._priorities[self._standings.priority[index]])
 
-    def _pays(self, waited_s: float, minimum: int, *, exempt: bool) -> int:
-        """Return the lost work in GPU-seconds that the job's start may cause."""
-        profile = self._snapshot.profile
-        if exempt or profile.max_loss_ratio is None:
-            return UNLIMITED
-        doublings = min(40, int(waited_s // profile.patience_s)) if profile.patience_s > 0 else 40
-        return min(UNLIMITED, int(profile.max_loss_ratio * minimum * profile.horizon_s * 2**doublings))
+def _payable(minimum: Ints, waited_s: Reals, profile: Profile) -> Ints:
+    """Return the lost work in GPU-seconds that each job's start may cause, unless it is exempt, (J,)."""
+    if profile.max_loss_ratio is None:
+        return np.full(len(minimum), UNLIMITED, dtype=np.int64)
+    doublings = np.full(len(minimum), 40.0)
+    if profile.patience_s > 0:
+        doublings = np.minimum(doublings, waited_s // profile.patience_s)
+    return np.minimum(UNLIMITED, profile.max_loss_ratio * minimum * profile.horizon_s * 2.0**doublings).astype(np.int64)
+
+
+def _aging(waited_s: Reals, standings: Standings, priorities: Sequence[int], profile: Profile) -> Ints:
+    """Return what its wait adds to each job's w in the weighted mode, in thousandths, (J,)."""
+    weight_of = class_weight(profile)
+    weights = np.array([weight_of(priority) for priority in priorities])[np.array(standings.priority, dtype=np.int64)]
+    gained = np.minimum(profile.max_aging, profile.aging_per_h * waited_s / 3600.0)
+    found: Ints = np.rint(1000 * weights * gained).astype(np.int64)
+    return found
 
 
 def median_start(listed: Listed) -> float | None:
@@ -148,7 +151,7 @@ def build_occupancy(
     running = slice(listed.running)
     mine = Times(*(column[running] for column in times))
     protected, pinned = (_named(listed, names) for names in (snapshot.carried.protected, snapshot.carried.pinned))
-    lost_s, stoppable = _stops(listed, mine, snapshot.profile, now)
+    lost_s, stoppable, soon = _stops(listed, mine, snapshot.profile, now)
     elastic = flags(rows.elastic[running])
     amounts = (rows.minimum, rows.size, rows.gpu_type, rows.cpus_u, rows.memory_u)
     minimum, size, gpu_type, cpus_u, memory_u = (column[running] for column in amounts)
@@ -173,6 +176,7 @@ def build_occupancy(
         preemptible=flags(rows.preemptible[running]),
         protected=protected,
         stoppable=stoppable & ~protected & ~pinned,
+        movable=flags(rows.preemptible[running]) & ~pinned & ~soon & (size > 0) & snapshot.profile.migration,
         elastic=elastic,
         resizable=elastic & ~pinned,
         used=(use.gpus, use.cpus, use.memory),
@@ -183,10 +187,10 @@ def build_occupancy(
     return found
 
 
-def _stops(listed: Listed, times: Times, profile: Profile, now: float) -> tuple[Reals, Flags]:
+def _stops(listed: Listed, times: Times, profile: Profile, now: float) -> tuple[Reals, Flags, Flags]:
     """Return, for each running job, the seconds that each GPU of it loses by a stop, and whether it may be stopped.
 
-    As `policy.victims.stop_cost` and `may_be_stopped` say of one.
+    As `policy.victims.stop_cost` and `may_be_stopped` say of one; and which jobs are waited for.
     """
     started = np.where(np.isnan(times.started_at), now, times.started_at)
     median = median_start(listed)
@@ -202,7 +206,7 @@ def _stops(listed: Listed, times: Times, profile: Profile, now: float) -> tuple[
         age_h = np.maximum(0.0, now - times.submitted_at) / 3600.0
         filled = bucket.burst + bucket.per_h * age_h - times.preemptions
         may &= np.minimum(bucket.burst, filled) >= 1.0
-    return lost + times.checkpoint_s + times.restart_s, may
+    return lost + times.checkpoint_s + times.restart_s, may, soon
 
 
 def _named(listed: Listed, names: Set[JobId]) -> Flags:

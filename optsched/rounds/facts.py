@@ -35,7 +35,8 @@ class Row(NamedTuple):
     `priority` is the job's own with its team's ceiling applied, not an index. `size` and `nodes` count what a running
     job holds. `gpu_type` is that of its first node, of a queued job the one that it wants. `line` are the GPUs that it
     takes of its team's line, `demand` those that its team asks for with it: 0 where it could not run. `minimum` is its
-    smallest size. `loss` is the placement loss of a running job. Flags are 0 or 1: `reports` checkpoints and its start.
+    smallest size; `possible` tells whether an empty cluster could hold it, whatever is closed. `loss` is the placement
+    loss of a running job. Flags are 0 or 1: `reports` checkpoints and its start.
     """
 
     team: Ints
@@ -53,6 +54,7 @@ class Row(NamedTuple):
     demand: Ints
     minimum: Ints
     elastic: Ints
+    possible: Ints
     loss: Ints
 
 
@@ -81,13 +83,14 @@ class Times(NamedTuple):
 
 
 class Fact:
-    """One job, where it is, and the number of its row; `form` holds as long as `shapes` do."""
+    """One job, where it is, and the number of its row; `form` and its `sizes` hold as long as `shapes` do."""
 
-    __slots__ = ("form", "job", "shapes", "slot", "spread")
+    __slots__ = ("form", "job", "shapes", "sizes", "slot", "spread")
 
     def __init__(self, job: Job, spread: Spread, slot: int) -> None:
         self.job, self.spread, self.slot = job, spread, slot
         self.form: Form | None = None
+        self.sizes: tuple[int, ...] = ()
         self.shapes: Shapes | None = None
 
 
@@ -255,14 +258,15 @@ class Facts:
         for (fact, form), loss in zip(forms, losses, strict=True):
             job, size = fact.job, sum(count for _, count in fact.spread)
             fact.form, fact.shapes = form, shapes
-            sizes = sizes_of(job, form, size)
+            sizes = fact.sizes = sizes_of(job, form, size)
+            possible = job.state is JobState.RUNNING or shapes.possible_size(form, sizes, only_up=False) > 0
             if job.state is JobState.RUNNING:
                 gpu_type = types[fact.spread[0][0]] if fact.spread else 0
                 line, demand = min(size, job.min_gpus), max(size, job.max_gpus) if fact.spread else 0
             else:
                 gpu_type, demand = shapes.wanted(job, form)
                 line = job.min_gpus if demand else 0
-            rows.append((gpu_type, line, demand, sizes[0], len(sizes) > 1, loss))
+            rows.append((gpu_type, line, demand, sizes[0], len(sizes) > 1, possible, loss))
         self._rows[FIRST_OF_SHAPE:, [fact.slot for fact in new]] = np.array(rows, dtype=np.int64).T
 
 

@@ -16,13 +16,14 @@ here.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from optsched.rounds.lists import Membership, OnDemand
 from optsched.topology.tree import Tree
 from optsched.values.job import Job
 from optsched.values.profile import Profile
@@ -177,6 +178,7 @@ class Occupancy:
     preemptible: Flags
     protected: Flags
     stoppable: Flags
+    movable: Flags
     elastic: Flags
     resizable: Flags
     used: tuple[Ints, Ints, Ints]
@@ -309,66 +311,14 @@ class Takeables(Sequence[Takeable]):
         return found.reshape(-1, 2).T[:, self._kind_of]
 
 
-class Jobs(Sequence[RoundJob]):
-    """The jobs of a round, each made when it is first asked for: most of those that run nobody asks for."""
-
-    def __init__(
-        self, count: int, make: Callable[[int], RoundJob], changed: Mapping[int, RoundJob] | None = None
-    ) -> None:
-        self._make = make
-        self._made: list[RoundJob | None] = [None] * count
-        self._parts: dict[tuple[int, int, int], tuple[RoundJob, ...]] = {}
-        for j, job in (changed or {}).items():
-            self._made[j] = job
-
-    def replaced(self, changed: Mapping[int, RoundJob]) -> Jobs:
-        """Return the jobs with some in place of those with their indices."""
-        return Jobs(len(self), self.__getitem__, changed) if changed else self
-
-    @overload
-    def __getitem__(self, index: int) -> RoundJob: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[RoundJob, ...]: ...
-    def __getitem__(self, index: int | slice) -> RoundJob | tuple[RoundJob, ...]:
-        if isinstance(index, slice):
-            ends = index.indices(len(self._made))
-            part = self._parts.get(ends)
-            if part is None:
-                part = self._parts[ends] = tuple([self[j] for j in range(*ends)])
-            return part
-        found = self._made[index]
-        if found is None:
-            found = self._made[index] = self._make(index % len(self._made))
-        return found
-
-    def __iter__(self) -> Iterator[RoundJob]:
-        return iter(self[:])
-
-    def __len__(self) -> int:
-        return len(self._made)
-
-
-class CeilingsOf:
-    """By job, the ceilings that count it, as their indices in `Problem.ceilings`."""
-
-    def __init__(self, ceilings: Sequence[Ceiling], jobs: int) -> None:
-        counted = np.array([j for each in ceilings for j in each.jobs], dtype=np.int64)
-        which = np.repeat(np.arange(len(ceilings)), [len(each.jobs) for each in ceilings])
-        self._which: list[int] = which[np.argsort(counted, kind="stable")].tolist()
-        ends = np.bincount(counted, minlength=jobs).cumsum() if ceilings else np.zeros(jobs, dtype=np.int64)
-        self._ends: list[int] = ends.tolist()
-
-    def __getitem__(self, job: int) -> Sequence[int]:
-        return self._which[self._ends[job - 1] if job else 0 : self._ends[job]]
-
-
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Everything that a solver, the checker and the score need of one round.
 
-    `loss_now` is the placement loss of each running job where it is. `domain_price` (by level) is what it costs to
-    break up an empty domain; `domain_gpus[l]` are the GPUs of each domain, `empty_domains[l]` flags those that are
-    wholly free and open.
+    `jobs` are made when they are first asked for: most of those that run nobody asks for. `ceilings_of` gives, by job,
+    the ceilings that count it. `loss_now` is the placement loss of each running job where it is. `domain_price` (by
+    level) is what it costs to break up an empty domain; `domain_gpus[l]` are the GPUs of each domain,
+    `empty_domains[l]` flags those that are wholly free and open.
     """
 
     snapshot: Snapshot
@@ -381,13 +331,13 @@ class Problem:
     real_teams: int
     deadline_team: int
     nodes: Nodes
-    jobs: Jobs
+    jobs: OnDemand[RoundJob]
     first_queued: int
     occupancy: Occupancy
     lines: Lines
     takeable: Takeables
     ceilings: tuple[Ceiling, ...]
-    ceilings_of: CeilingsOf
+    ceilings_of: Membership
     holds: tuple[Hold, ...]
     domain_holds: tuple[DomainHold, ...]
     loss_now: tuple[int, ...]

@@ -105,7 +105,7 @@ class Simulation:
         by_id = {each.job.id: each for each in setup.workload.arrivals}
         self.world = World(by_id, physics, setup.settings, self.calendar.push, self.collector)
         self.account = Account(self.state)
-        self.world.set_off(self.state.nodes)
+        self.world.breaks.set_off(self.state.nodes)
         self._next_arrival()
         if not self._every:
             self._decide()
@@ -145,7 +145,8 @@ class Simulation:
             self._pass(int(at))
             self._instant()
             ended = len(self.state.ended)
-            progress(f"{ended:,} of {total:,} jobs have ended, day {self.now / 86_400_000:.1f}", ended / total)
+            far = max(ended / total, self.now / min(end, pause))
+            progress(f"{ended:,} of {total:,} jobs have ended, day {self.now / 86_400_000:.1f}", far)
 
     def _next(self) -> float:
         """Return the instant at which something happens next, inf where nothing moves any more."""

@@ -9,7 +9,7 @@ from multiprocessing.sharedctypes import SynchronizedArray
 
 from optsched.clock import Clock, WallClock
 from optsched.sim.results import Result
-from optsched.sim.simulate import Task, simulate
+from optsched.sim.simulate import Task, collect_seldom, simulate
 
 Report = Callable[[str, float], None]
 
@@ -48,6 +48,7 @@ def _part(report: Report, task: Task, number: int, count: int) -> Report:
 def _begin(shared: SynchronizedArray[float]) -> None:
     global _shared
     _shared = shared
+    collect_seldom()
 
 
 def _one(task: Task, number: int) -> Result:

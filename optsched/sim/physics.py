@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import numpy as np
-
 from optsched.policy.checkpoint import auto_interval
 from optsched.sim.failures import Failures
 from optsched.sim.runs import FULL
@@ -75,14 +73,3 @@ class Physics:
         if rate_h <= 0:
             return EVERY_S
         return auto_interval(cost_s, 3600.0 / rate_h, restart_s, upload_s).interval_s
-
-
-def domains_that_fail(tree: Tree, level: str | None) -> dict[str, tuple[NodeId, ...]]:
-    """Return, by name, the nodes of each domain of a level (None: the narrowest above the node)."""
-    above = tree.node_level - 1 if level is None else tree.level_index.get(LevelName(level), -1)
-    if above < 0:
-        return {}
-    return {
-        name: tuple(tree.node_ids[int(n)] for n in np.asarray(tree.nodes_in(above, domain)))
-        for domain, name in enumerate(tree.domain_names[above])
-    }

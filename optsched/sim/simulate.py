@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass, replace
 
 from optsched.clock import Clock
@@ -25,6 +26,17 @@ class Task:
     deterministic_s: float = 0.5
 
 
+GC_EVERY = (50_000, 20, 100)
+"""How seldom Python looks for circles among objects: hardly anything here makes any."""
+
+
+def collect_seldom() -> None:
+    """Let what is there be, and look for circles seldom: for a process that does nothing but simulate."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_EVERY)
+
+
 def required_levels(workload: Workload) -> frozenset[LevelName]:
     """Return the levels that some job requires, for itself or its slices."""
     found = {each.job.required for each in workload.arrivals if each.job.required is not None}
@@ -41,7 +53,7 @@ def begin(task: Task, clock: Clock) -> Simulation:
     settings = replace(given, engine=engine)
     setup = replace(task.setup, profile=policy.profile(task.setup.profile), settings=settings)
     levels = required_levels(setup.workload)
-    means = Means(clock, setup.settings.seed, task.deterministic_s, levels)
+    means = Means(setup.settings.seed, task.deterministic_s, levels)
     return Simulation(setup, policy.planner(means), clock)
 
 

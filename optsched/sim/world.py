@@ -16,18 +16,16 @@ from optsched.engine.state import JobRecord, NodeRecord, State, goes_on
 from optsched.engine.tables import ENDS
 from optsched.policy.victims import grace_s
 from optsched.sim import happenings as hap
-from optsched.sim.draws import below, exponential, uniform
+from optsched.sim.breaks import Breaks, Push
+from optsched.sim.draws import below, exponential
 from optsched.sim.happenings import Mile, Part
-from optsched.sim.physics import HOUR_MS, Physics, domains_that_fail
+from optsched.sim.physics import HOUR_MS, Physics
 from optsched.sim.runs import FULL, Run, Split
 from optsched.sim.settings import SimSettings
 from optsched.sim.workload import Arrival, Ending
 from optsched.values.cluster import NodeState
 from optsched.values.ids import JobId, NodeId
 from optsched.values.job import Job
-
-Push = Callable[[int, hap.Happening], None]
-"""Puts something into the calendar, at an instant in ms."""
 
 
 class Listener(Protocol):
@@ -61,7 +59,7 @@ class WorldState:
 
 
 class World:
-    """Agents, runs and failures of one cluster; `push` is the kernel's calendar."""
+    """Agents, runs and failures of one cluster; `push` puts into the kernel's calendar."""
 
     def __init__(
         self, arrivals: Mapping[JobId, Arrival], physics: Physics, settings: SimSettings, push: Push, hears: Listener
@@ -76,38 +74,15 @@ class World:
         self._exit, self._start = _ms(times.exit_s), _ms(times.start_s)
         self._reserve, self._probe = _ms(times.reserve_s), _ms(times.probe_s)
         self._drain: tuple[JobId, int, int, int] = (JobId(""), 0, 0, 0)
-        self._domains = domains_that_fail(physics.tree, settings.failures.domain_level)
+        self.breaks = Breaks(physics.tree, settings, push)
 
     # Failures
 
-    def set_off(self, nodes: Mapping[NodeId, NodeRecord]) -> None:
-        """Put the first failure of every part into the calendar."""
-        for name, record in nodes.items():
-            self._next_failure(Part.GPU, str(name), record.node.gpus, 0, 0)
-            self._next_failure(Part.NODE, str(name), record.node.gpus, 0, 0)
-        for domain in self._domains:
-            self._next_failure(Part.DOMAIN, domain, 1, 0, 0)
-
-    def _next_failure(self, part: Part, name: str, gpus: int, now: int, count: int) -> None:
-        rates = self._settings.failures
-        if part is Part.DOMAIN:
-            mean = 0.0 if rates.domain_mtbf_h is None else rates.domain_mtbf_h * HOUR_MS
-        else:
-            rate = (rates.gpu if part is Part.GPU else rates.node) * gpus
-            mean = HOUR_MS / rate if rate > 0 else 0.0
-        if mean > 0:
-            after = exponential(mean, self._settings.seed, "failure", part.value, name, count)
-            self._push(now + max(1, round(after)), hap.Fails(part, name, count))
-
-    def _repair_ms(self, *what: object) -> int:
-        repairs, seed = self._settings.failures.repairs, self._settings.seed
-        mean = repairs.automatic_s if uniform(seed, "by hand", *what) < repairs.automatic else repairs.manual_s
-        return max(1, round(1000 * exponential(mean, seed, "repair", *what))) if mean > 0 else 1
-
     def _fails(self, event: hap.Fails, now: int, state: State) -> Iterator[events.Event]:
         if event.part is Part.DOMAIN:
-            self._next_failure(event.part, event.name, 1, now, event.count + 1)
-            nodes = [node for node in self._domains[event.name] if node in state.nodes and node not in self.now.down]
+            self.breaks.next(event.part, event.name, 1, now, event.count + 1)
+            inside = self.breaks.domains[event.name]
+            nodes = [node for node in inside if node in state.nodes and node not in self.now.down]
             if nodes:
                 self._hears.failed("domain")
             yield from self._lose(nodes, now, event)
@@ -116,7 +91,7 @@ class World:
         record = state.nodes.get(node)
         if record is None:
             return
-        self._next_failure(event.part, event.name, record.node.gpus, now, event.count + 1)
+        self.breaks.next(event.part, event.name, record.node.gpus, now, event.count + 1)
         if node in self.now.down:
             return
         if event.part is Part.NODE:
@@ -129,7 +104,7 @@ class World:
     def _lose(self, nodes: list[NodeId], now: int, event: hap.Fails) -> Iterator[events.Event]:
         """Let nodes die; what runs there hangs until that is noticed."""
         notice = _ms(self._settings.agents.notice_s)
-        until = now + notice + self._repair_ms(event.part.value, event.name, event.count)
+        until = now + notice + self.breaks.repair_ms(event.part.value, event.name, event.count)
         gone = set(nodes)
         for run in self.now.runs.values():
             if run.hung_at is None and not gone.isdisjoint(run.nodes):
@@ -165,7 +140,7 @@ class World:
             self._over(run, now, run.saved(now), "gpu")
             yield events.Report(run.job, event.node, Outcome.INFRA, run.number, "a GPU failed")
         yield events.Probed(event.node, ok=False, why="a GPU failed")
-        self._push(now + self._repair_ms("gpu", event.node, now), hap.Repaired(event.node))
+        self._push(now + self.breaks.repair_ms("gpu", event.node, now), hap.Repaired(event.node))
 
     def _missed(self, node: NodeId, now: int) -> Iterator[events.Event]:
         for run in [each for each in self.now.runs.values() if node in each.nodes]:

@@ -29,6 +29,8 @@ def test_whole_gpus_are_not_made_of_what_is_left_of_shared_ones() -> None:
     assert engine.place([pod(1)]) == [False]
     assert engine.place([pod(0.5)]) == [False]
     assert engine.place([pod(0.4), pod(0.4), pod(0.4)]) == [True, True, False]
+    # A round shows one GPU of a machine, so that whoever is planned once may find no room where there is some.
+    assert Engine(machines(2), GREEDY, once=True).place([pod(0.6), pod(0.6)]) == [True, False]
 
 
 def test_a_gang_takes_whole_gpus_of_one_machine() -> None:

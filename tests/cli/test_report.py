@@ -264,3 +264,17 @@ def test_a_browser_shows_it_without_scrolling_sideways(width: int, dark: bool, t
     assert outside == "0"
     assert float(smallest) >= 9
     assert paper == ("rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)")
+
+
+def test_simulate_draws_the_shipped_day_where_no_trace_is_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "page.html"
+    words = ["--policy", "fifo-best-fit", "--until", "90m", "--map-at", "1h", "--html", str(path)]
+    assert main(["simulate", *words]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("philly-day on philly-160")
+    assert f"{path}: " in err
+    tags(path.read_text())
+    assert main(["simulate", *words[:-1], str(tmp_path / "no" / "page.html")]) == 2
+    assert "--html: " in capsys.readouterr().err

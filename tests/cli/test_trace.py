@@ -130,7 +130,7 @@ def test_formats_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         (["scale", "--evenly"], "optsched: --evenly: given without --load; allowed: together with --load and --gpus"),
         (
             ["scale", "--from", "20x"],
-            "optsched trace scale: --from: given '20x'; allowed: seconds, or a number with min",
+            "optsched trace scale: --from: given '20x'; allowed: seconds, or 30m, 12h, 7d",
         ),
         (["scale", "--sample", "2"], "optsched trace scale: --sample: given '2'; allowed: a number above 0, at most 1"),
         (["scale", "--from", "30d"], "optsched: no job is left; allowed: a wider slice"),

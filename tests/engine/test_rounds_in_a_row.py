@@ -16,6 +16,7 @@ from optsched.engine.state import State, initial
 from optsched.engine.step import step
 from optsched.engine.view import Viewer, _occupied, snapshot_of
 from optsched.planner.memory import Memory, remembered
+from optsched.policy.victims import may_be_stopped, median_reporting_start, stop_cost, waited_for
 from optsched.rounds.build import build_problem
 from optsched.rounds.problem import Problem
 from tests.builders import job, nodes, snapshot, team
@@ -79,16 +80,26 @@ def test_a_round_problem_is_as_if_it_were_built_from_nothing(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_arrays_of_running_jobs_say_what_each_job_does(seed: int) -> None:
+def test_arrays_of_running_jobs_say_what_policy_says_of_each(seed: int) -> None:
     for state in history(seed)[::5]:
         problem = build_problem(snapshot_of(state))
         held = problem.occupancy
+        found, profile = problem.snapshot, problem.profile
+        pinned, median = found.carried.pinned, median_reporting_start(found.jobs)
         for each in problem.running:
-            j = each.index
+            j, cost = each.index, stop_cost(each.job, found.now, profile, median)
+            free = each.job.id not in pinned
+            may_stop = free and each.job.id not in found.carried.protected
+            may_move = free and each.job.preemptible and profile.migration and each.size_now > 0
+            assert each.stoppable == (may_stop and may_be_stopped(each.job, found.now, profile, cost))
+            assert each.movable == (may_move and not waited_for(each.job, found.now, cost))
+            assert each.resizable == (free and len(each.sizes) > 1)
+            assert each.costs.stop == each.costs.move == round(each.size_now * cost.per_gpu_s)
+            assert each.costs.drain_s == round(cost.drain_s)
             assert each.stoppable == held.stoppable[j]
             assert each.resizable == held.resizable[j]
             assert each.elastic == held.elastic[j]
-            assert each.costs.stop == each.costs.move == held.stop_gpu_s[j]
+            assert each.costs.stop == held.stop_gpu_s[j]
             assert (each.team, each.claim_team, each.tier) == (held.real_team[j], held.team[j], held.tier[j])
             assert (each.minimum, each.size_now, each.priority) == (held.minimum[j], held.size[j], held.priority[j])
             assert each.line_team == each.claim_team

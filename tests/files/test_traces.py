@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from optsched.errors import InputError
@@ -275,3 +276,39 @@ def test_what_is_no_trace_is_told_for_what_it_is(text: str, what: str) -> None:
 def test_a_format_can_be_said_where_it_cannot_be_told() -> None:
     assert trace("job_id,submit_s,gpus\na,0,1\n", "optsched").format == "optsched"
     assert "missing" in faults(SIA_TABLE, "optsched")[-1]
+
+
+def test_damaged_files_are_refused_or_read_and_never_more_than_that() -> None:
+    """Cut, doubled and overwritten at random: whatever comes of it is a trace that survives a turn, or faults."""
+    rng = np.random.default_rng(11)
+    given = (PHILLY, HELIOS, PODS, TASKS, SWF, SIA_TABLE)
+    bits = (
+        "nan",
+        "1e400",
+        "9" * 400,
+        "None",
+        '"',
+        "\n",
+        ",",
+        ";",
+        "\t",
+        "{",
+        "]",
+        "٣",
+        "\x00",
+        "-1",
+        "2021-13-40T99:99:99",
+    )
+    for number in range(400):
+        text = given[number % len(given)]
+        for _ in range(int(rng.integers(1, 6))):
+            at, long = int(rng.integers(len(text) + 1)), int(rng.integers(0, 30))
+            change = int(rng.integers(3))
+            inserted = ("", text[at : at + long] * 2, bits[int(rng.integers(len(bits)))])[change]
+            text = text[:at] + inserted + text[at + long * (change < 2) :]
+        for skip in (False, True):
+            try:
+                read, _ = parse_trace([Source("given", text)], skip_faulty=skip)
+            except InputError:
+                continue
+            assert trace(to_csv(read)).jobs == read.jobs

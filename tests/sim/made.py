@@ -80,7 +80,7 @@ def simulation(
     if free:
         made = replace(made, arrivals=tuple(_free(each) for each in made.arrivals))
     setup = Setup(cluster(), made, chosen.profile(SLOW), SLOW, settings)
-    means = Means(StoppedClock(), seed, 0.05, frozenset({LevelName("rack")}))
+    means = Means(seed, 0.05, frozenset({LevelName("rack")}))
     return Simulation(setup, chosen.planner(means), StoppedClock())
 
 

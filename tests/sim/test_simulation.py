@@ -19,7 +19,7 @@ def told(running):
     return metrics(end), series(end), gangs(end)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_engine_keeps_its_invariants_throughout(seed, monkeypatch):
     """Every step of a run is held against what must hold after every event."""
     faults = []
@@ -38,16 +38,16 @@ def test_the_engine_keeps_its_invariants_throughout(seed, monkeypatch):
 
 def test_the_same_seed_gives_the_same_figures_and_another_one_others():
     """No clock and no chance but the seed's comes in."""
-    runs = [simulation(5) for _ in range(2)]
+    runs = [simulation(5, jobs=15) for _ in range(2)]
     for each in runs:
         each.run()
     assert told(runs[0]) == told(runs[1])
-    other = simulation(5, settings=SimSettings(seed=6, failures=BREAKS, sample_every_s=600.0))
+    other = simulation(5, settings=SimSettings(seed=6, failures=BREAKS, sample_every_s=600.0), jobs=15)
     other.run()
     assert told(other) != told(runs[0])
 
 
-@pytest.mark.parametrize(("policy", "jobs"), [("greedy", 30), ("optsched", 6)])
+@pytest.mark.parametrize(("policy", "jobs"), [("greedy", 15), ("optsched", 5)])
 def test_saved_and_resumed_it_has_the_same_future(policy, jobs, tmp_path):
     """Where it was saved and loaded again makes no difference."""
     whole = simulation(7, policy, jobs=jobs)

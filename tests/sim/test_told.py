@@ -27,7 +27,7 @@ def test_a_simulated_day_is_what_its_events_replay_to(seed, tmp_path, capsys):
     settings = SimSettings(
         seed=seed, round_every_s=0.0, until_s=86_400.0, failures=BREAKS, agents=prompt, keep_log=True, checked=True
     )
-    running = simulation(seed, "greedy", settings, free=True)
+    running = simulation(seed, "greedy", settings, jobs=20, free=True)
     running.run()
     file = tmp_path / "day.json"
     file.write_text(json.dumps(scenario_to_dict(scenario_of(running.start, running.happened))))

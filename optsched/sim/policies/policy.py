@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from optsched.clock import Clock
 from optsched.sim.policies.names import ABOUT
 from optsched.values.ids import LevelName
 from optsched.values.plan import Plan
@@ -35,11 +34,10 @@ class Planning(Protocol):
 class Means:
     """What a planner is made with.
 
-    `deterministic_s` bounds the search of a round by counted work; `clock` only tells how long things took. `levels`
-    are those that some job of the workload requires, for itself or for its slices.
+    `deterministic_s` bounds the search of a round by counted work. `levels` are those that some job of the workload
+    requires, for itself or for its slices.
     """
 
-    clock: Clock
     seed: int = 0
     deterministic_s: float = 0.5
     levels: frozenset[LevelName] = frozenset()
