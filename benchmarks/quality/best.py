@@ -57,7 +57,7 @@ def searched(given: Round, solver: SolverChoice, deterministic_s: float, seed: i
 def asked(given: Round, deterministic_s: float) -> Iterator[Found]:
     """Yield the valid plans of all policies."""
     for policy in POLICIES.values():
-        plan, _ = plan_of(policy, given, Means(WallClock(), 0, deterministic_s))
+        plan, _ = plan_of(policy, given, Means(0, deterministic_s), WallClock())
         verdict = judge(given.problem, plan)
         if verdict.valid:
             how = f"policy {policy.name}, {deterministic_s:g} counted seconds"

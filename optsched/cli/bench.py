@@ -99,7 +99,8 @@ def run(args: argparse.Namespace) -> int:
     plans = _plans(args.plan, rounds)
     clock = WallClock()
     with Progress(clock) as progress:
-        scored = score_all(rounds, policies, Means(clock, args.seed, args.deterministic), plans, progress.report)
+        means = Means(args.seed, args.deterministic)
+        scored = score_all(rounds, policies, means, clock, plans, progress.report)
     if args.format == "json":
         say(scored_to_json(scored))
     else:

@@ -29,7 +29,8 @@ from optsched.values.profile import PriorityMode
 SMALL = [str(make()["about"]["name"]) for make in (*PACKING, *TAKING)]
 """Rounds that were made by hand: the exact solver closes each."""
 
-MEANS = Means(StoppedClock(), 0, 0.5)
+MEANS = Means(0, 0.5)
+CLOCK = StoppedClock()
 
 
 def known(name: str) -> Best:
@@ -92,7 +93,7 @@ def test_nobody_beats_what_is_proven(name):
     """Valid plans of policies without search are at most as good."""
     given, best = load_round(name), known(name)
     for policy in ("greedy", "fifo-best-fit", "conservative-backfill", "one-at-a-time-reclaim"):
-        plan, _ = plan_of(POLICIES[policy], given, MEANS)
+        plan, _ = plan_of(POLICIES[policy], given, MEANS, CLOCK)
         verdict = judge(given.problem, plan)
         assert verdict.worth.key <= best.worth.key, policy
 
@@ -100,7 +101,7 @@ def test_nobody_beats_what_is_proven(name):
 def test_tight_holes_are_a_trap_and_can_be_got_out_of():
     """Best fit fills one hole with 2 + 2, so the second 4 breaks the empty rack: 32 GPUs of the gang do not run."""
     given = load_round("tight-holes")
-    (scored,) = score_all([given], [POLICIES["fifo-best-fit"], POLICIES["optsched"]], MEANS)
+    (scored,) = score_all([given], [POLICIES["fifo-best-fit"], POLICIES["optsched"]], MEANS, CLOCK)
     fifo, ours = scored.entries
     assert (fifo.verdict.worth.gpus, fifo.short_gpus, fifo.gap, fifo.at_best) == (32, 32, 0.5, False)
     assert (ours.verdict.worth.gpus, ours.short_gpus, ours.gap, ours.at_best) == (64, 0, 0.0, True)
@@ -177,7 +178,7 @@ def test_without_a_known_plan_the_best_of_the_entries_stands_in(tmp_path):
     given = load_round(str(tmp_path / "own.json"))
     assert given.name == "own"
     assert best_of(given) is None
-    (scored,) = score_all([given], [POLICIES["greedy"]], MEANS)
+    (scored,) = score_all([given], [POLICIES["greedy"]], MEANS, CLOCK)
     assert scored.best is None
     assert scored.entries[0].at_best
 

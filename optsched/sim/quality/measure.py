@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from optsched.clock import Clock
 from optsched.files.plans import GivenPlan
 from optsched.sim.policies.policy import Means, Policy
 from optsched.sim.quality.best import Best, best_of
@@ -63,14 +64,14 @@ class Summary:
     wall_s: float | None
 
 
-def plan_of(policy: Policy, given: Round, means: Means) -> tuple[GivenPlan, float]:
+def plan_of(policy: Policy, given: Round, means: Means, clock: Clock) -> tuple[GivenPlan, float]:
     """Return a policy's plan of a round, and the seconds that planning took."""
     snapshot = given.snapshot
     seen = replace(snapshot, profile=policy.profile(snapshot.profile))
     planner = policy.planner(replace(means, levels=required_levels(snapshot)))
-    began = means.clock.monotonic_s()
+    began = clock.monotonic_s()
     plan = planner(seen)
-    return given_of(plan), means.clock.monotonic_s() - began
+    return given_of(plan), clock.monotonic_s() - began
 
 
 def required_levels(snapshot: Snapshot) -> frozenset[LevelName]:
@@ -83,6 +84,7 @@ def score_all(
     rounds: Sequence[Round],
     policies: Sequence[Policy],
     means: Means,
+    clock: Clock,
     plans: Sequence[tuple[str, GivenPlan]] = (),
     report: Report = lambda stage, fraction: None,
 ) -> tuple[Scored, ...]:
@@ -93,7 +95,7 @@ def score_all(
         made: list[tuple[str, Verdict, float | None]] = [(who, judge(given.problem, plan), None) for who, plan in plans]
         for policy in policies:
             report(f"{given.name}: {policy.name}", next(steps))
-            plan, wall_s = plan_of(policy, given, means)
+            plan, wall_s = plan_of(policy, given, means, clock)
             made.append((policy.name, judge(given.problem, plan), wall_s))
         scored.append(compared(given, best_of(given), made))
     return tuple(scored)
