@@ -109,6 +109,10 @@ def test_what_does_not_exist_is_refused_in_a_line(tmp_path: Path, capsys: pytest
     assert refusal(capsys, "--round", "floors", "--plan", "x.json") == (
         "x.json: (file): there is no such file; allowed: the path of a file that exists\n"
     )
+    (tmp_path / "bad.yaml").write_text("now: 0\ncluster: {nodes: [{id: n, gpus: -1}]}\n")
+    assert refusal(capsys, "--round", str(tmp_path / "bad.yaml")) == (
+        f"{tmp_path}/bad.yaml:2: cluster.nodes[0] (n).gpus: given -1; allowed: a whole number of GPUs from 0 to 1,024\n"
+    )
     own = {"profile": "weighted", "cluster": {"nodes": [{"id": "n", "gpus": 8}]}, "jobs": []}
     (tmp_path / "own.json").write_text(json.dumps(own))
     assert refusal(capsys, "--round", str(tmp_path / "own.json")) == (

@@ -12,7 +12,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path, PurePath
 
 from optsched.errors import UsageError
-from optsched.files import parse_snapshot
+from optsched.files import load_snapshot
 from optsched.files.datafolders import looks_like_path
 from optsched.files.document import read_document
 from optsched.files.report import known, show
@@ -80,9 +80,9 @@ def load_round(name: str) -> Round:
 
 
 def _read(path: Path, name: str) -> Round:
-    document = read_document(path)
-    data = document.data if isinstance(document.data, dict) else {}
-    snapshot, _ = parse_snapshot(document.data, document.file, document.folder)  # type: ignore[arg-type]
+    snapshot, _ = load_snapshot(path)
+    data = read_document(path).data
+    assert isinstance(data, dict), "a snapshot is a mapping"
     about = data.get("about")
     told: Mapping[str, object] = about if isinstance(about, dict) else {}
     return Round(name, str(told.get("hard", "")), str(told.get("good", "")), digest(data), snapshot)
