@@ -12,7 +12,7 @@ def main(files: list[str]) -> None:
     """Print the tables of every file."""
     for file in files:
         data = json.loads(Path(file).read_text(encoding="utf-8"))
-        print("\n".join([*summary(data), "", *by_round(data), ""]))
+        print("\n".join([*summary(data), "", *by_round(data), "", *best_known(data), ""]))
 
 
 def summary(data: dict[str, Any]) -> list[str]:
@@ -41,6 +41,31 @@ def by_round(data: dict[str, Any]) -> list[str]:
         gaps = [_gap(entry) for entry in each["entries"]]
         lines.append(f"| {each['round']} | {each['nodes']} | {proven} | {' | '.join(gaps)} |")
     return lines
+
+
+def best_known(data: dict[str, Any]) -> list[str]:
+    """Return a line for each round: what is known of it, what is proven, and who found it."""
+    lines = [
+        "| round | GPUs | ranks | bill, GPU·h | no plan of these ranks below | found by |",
+        "|---|---|---|---|---|---|",
+    ]
+    for each in data["rounds"]:
+        known = each["best_known"]
+        if known is None:
+            continue
+        bound = "–" if known["bill_bound"] is None else f"{known['bill_bound'] / 3600:,.1f}"
+        cells = [each["round"], known["gpus"], _ranks(known), f"{known['bill'] / 3600:,.1f}", bound, known["how"]]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return lines
+
+
+def _ranks(known: dict[str, Any]) -> str:
+    """Return up to where the ranks are proven, and what is open at the first that is not."""
+    for name, bound in known["bounds"].items():
+        gpus = known["ranks"].get(name, 0)
+        if bound != gpus:
+            return f"{name}: not known" if bound is None else f"{name}: {gpus} of at most {bound}"
+    return "all proven"
 
 
 def _gap(entry: dict[str, Any]) -> str:
