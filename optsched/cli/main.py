@@ -16,6 +16,7 @@ import optsched
 from optsched.cli import (
     agent,
     attach,
+    bench,
     checkpoint_interval,
     demo,
     explain,
@@ -85,7 +86,7 @@ def parser() -> Parser:
     built = Parser(prog="optsched", description=DESCRIPTION, epilog=EPILOG)
     built.add_argument("--version", action="version", version=f"optsched {optsched.__version__}")
     commands = built.add_subparsers(metavar="COMMAND", dest="command", required=True, parser_class=Parser)
-    files = (plan, explain, replay, simulate, whatif, report, trace, topology, profile, checkpoint_interval)
+    files = (plan, explain, replay, simulate, whatif, report, trace, bench, topology, profile, checkpoint_interval)
     service = (serve, agent, demo)
     callers = (submit, jobs, logs, attach, watch, nodes, teams, reserve, rounds)
     for group in (*files, *service, *callers):

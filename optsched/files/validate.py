@@ -77,12 +77,17 @@ def _words(kind: str, path: PathOf, field: str, owner: type[BaseModel], given: o
     if kind == "missing":
         return "is missing", field
     if kind in ("extra_forbidden", "invalid_key"):
-        return f"unknown key {show(path[-1])}", known(list(owner.model_fields), path[-1], "known keys", 50)
+        return f"unknown key {show(path[-1])}", known(_keys(owner), path[-1], "known keys", 50)
     if kind in ("model_type", "model_attributes_type", "dict_type") and not field:
-        return f"given {show(given)}", f"a mapping; {known(list(owner.model_fields), None, 'known keys', 50)}"
+        return f"given {show(given)}", f"a mapping; {known(_keys(owner), None, 'known keys', 50)}"
     if given is None:
         return "given null", f"{field} (leave the key out instead of null)" if "null" not in field else field
     return f"given {show(given)}", field
+
+
+def _keys(model: type[BaseModel]) -> list[str]:
+    """Return the keys of a model as a user writes them."""
+    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def _path(data: object, loc: tuple[int | str, ...], kind: str) -> PathOf:
