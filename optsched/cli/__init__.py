@@ -20,3 +20,5 @@ import os
 
 # What gRPC's own library has to say of a connection is told in a line of ours. It reads this once, when it is imported.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+# Processes are started, never forked to go on with calls: handlers of forks only get in the way.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -143,7 +143,7 @@ class Agents:
 
     async def connect(
         self, incoming: AsyncIterator[wire.AgentMessage], peer: str, caller: Caller
-    ) -> AsyncIterator[wire.SchedulerMessage]:
+    ) -> AsyncGenerator[wire.SchedulerMessage, None]:
         """Serve one agent's stream: yield what it is sent, until one of both ends it."""
         try:
             async with asyncio.timeout(self.how.register_s):

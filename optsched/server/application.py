@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from optsched.server.agents import Agents
@@ -17,7 +17,7 @@ from optsched.server.output import Output
 from optsched.server.plans import Plans
 
 Answer = Callable[[Plain, Caller], Awaitable[Plain]]
-Stream = Callable[[Plain, Caller], AsyncIterator[Plain]]
+Stream = Callable[[Plain, Caller], AsyncGenerator[Plain, None]]
 
 
 @dataclass(frozen=True, slots=True)

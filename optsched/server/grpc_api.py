@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 import grpc
@@ -97,29 +98,33 @@ class GrpcApi:
         answer = self._answers.get(name)
         return grpc.unary_unary_rpc_method_handler(_answering(name, answer, taken, given, self._gate), **how)
 
-    async def _connect(
-        self, incoming: AsyncIterator[agent_pb2.AgentMessage], context: Context
-    ) -> AsyncIterator[agent_pb2.SchedulerMessage]:
+    async def _connect(self, incoming: AsyncIterator[agent_pb2.AgentMessage], context: Context) -> None:
         try:
             caller = caller_of(context, "Agent.Connect", self._gate)
-            async for message in self._app.agents.connect(incoming, context.peer(), caller):
-                yield message
+            await _write_all(self._app.agents.connect(incoming, context.peer(), caller), context)
         except asyncio.CancelledError:
             raise
         except Exception as error:
             await _abort(context, "Agent.Connect", error)
 
-    async def _attach(
-        self, incoming: AsyncIterator[scheduler_pb2.AttachRequest], context: Context
-    ) -> AsyncIterator[scheduler_pb2.AttachResponse]:
+    async def _attach(self, incoming: AsyncIterator[scheduler_pb2.AttachRequest], context: Context) -> None:
         try:
             caller = caller_of(context, "Scheduler.Attach", self._gate)
-            async for message in self._app.output.attach(incoming, caller):
-                yield message
+            await _write_all(self._app.output.attach(incoming, caller), context)
         except asyncio.CancelledError:
             raise
         except Exception as error:
             await _abort(context, "Scheduler.Attach", error)
+
+
+async def _write_all(messages: AsyncGenerator[Message, None], context: Context) -> None:
+    """Send all that a generator yields, and close it, also where the call ends in the middle of a message.
+
+    A generator that is handed to gRPC may be closed only when the collector comes by; what ends with it would wait.
+    """
+    async with aclosing(messages):
+        async for message in messages:
+            await context.write(message)
 
 
 def _answering(name: str, answer: Answer | None, taken: type[Message], given: type[Message], gate: Gate) -> Any:
@@ -139,22 +144,25 @@ def _answering(name: str, answer: Answer | None, taken: type[Message], given: ty
 
 
 def _streaming(name: str, stream: Stream, taken: type[Message], given: type[Message], gate: Gate) -> Any:
-    async def serve(data: bytes, context: Context) -> AsyncIterator[Message]:
-        try:
-            caller = caller_of(context, name, gate)
-            rows = stream(_read(taken, data), caller)
+    async def rows_of(rows: AsyncGenerator[Plain, None], context: Context) -> AsyncGenerator[Message, None]:
+        async with aclosing(rows):
             # It watches from its first step on; then the caller may know that nothing is missed any more.
             first = asyncio.ensure_future(anext(rows))
-            await asyncio.sleep(0)
-            await context.send_initial_metadata(())
             try:
+                await asyncio.sleep(0)
+                await context.send_initial_metadata(())
                 yield to_message(given, await first)
-                async for row in rows:
-                    yield to_message(given, row)
+            except StopAsyncIteration:
+                return
             finally:
                 first.cancel()
-        except StopAsyncIteration:
-            return
+            async for row in rows:
+                yield to_message(given, row)
+
+    async def serve(data: bytes, context: Context) -> None:
+        try:
+            caller = caller_of(context, name, gate)
+            await _write_all(rows_of(stream(_read(taken, data), caller), context), context)
         except asyncio.CancelledError:
             raise
         except Exception as error:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -115,7 +115,7 @@ class Hub:
             raise Busy(f"more than {BEHIND} changes behind: go on from the last sequence", 0.1)
         return found
 
-    async def watch_jobs(self, data: Plain, caller: Caller) -> AsyncIterator[Plain]:
+    async def watch_jobs(self, data: Plain, caller: Caller) -> AsyncGenerator[Plain, None]:
         """Yield jobs that match as they stand, then as they change."""
         asking, _ = request(asked.WatchJobsRequest, data)
         matches, full = matcher(asking.filter, caller), asking.view == "full"
@@ -143,7 +143,7 @@ class Hub:
                 for row in rows_of(later):
                     yield row
 
-    async def watch_events(self, data: Plain, caller: Caller) -> AsyncIterator[Plain]:
+    async def watch_events(self, data: Plain, caller: Caller) -> AsyncGenerator[Plain, None]:
         """Yield what is told of nodes, rules and the scheduler, as it happens."""
         asking, _ = request(asked.WatchEventsRequest, data)
         with self._watching() as queue:

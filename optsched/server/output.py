@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -78,7 +78,7 @@ class Output:
 
     # Logs
 
-    async def read(self, data: Plain, caller: Caller) -> AsyncIterator[Plain]:
+    async def read(self, data: Plain, caller: Caller) -> AsyncGenerator[Plain, None]:
         """Yield what a task has written, and on as it writes where that is wanted.
 
         Raises Conflict for a job that was never started, NotKnown where nothing is kept, Away while its node is.
@@ -106,7 +106,7 @@ class Output:
         assert missing is not None, "there is a node to ask"
         raise missing
 
-    async def _from(self, node: NodeId, asking: ReadLogsRequest, run: int) -> AsyncIterator[Plain]:
+    async def _from(self, node: NodeId, asking: ReadLogsRequest, run: int) -> AsyncGenerator[Plain, None]:
         """Yield what one node has, a window at a time: the next is asked for once this one is taken."""
         what = f"what rank {asking.rank} of run {run} of {asking.job} has written"
         offset = asking.offset
@@ -147,7 +147,7 @@ class Output:
 
     async def attach(
         self, incoming: AsyncIterator[api.AttachRequest], caller: Caller
-    ) -> AsyncIterator[api.AttachResponse]:
+    ) -> AsyncGenerator[api.AttachResponse, None]:
         """Serve a terminal inside a job: yield what its program writes, and at last its exit code.
 
         Raises Conflict for a job that does not run, or where the agent cannot open one; Away while its node is.
@@ -223,7 +223,7 @@ class _Hands:
         self._typed += len(data)
         self._line.send(_to(self._line, input=data))
 
-    async def output(self) -> AsyncIterator[api.AttachResponse]:
+    async def output(self) -> AsyncGenerator[api.AttachResponse, None]:
         """Yield what the program writes, and say to the agent how much of that was passed on."""
         passed = told = 0
         while True:
