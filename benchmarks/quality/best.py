@@ -108,15 +108,20 @@ def load(name: str) -> Round:
         return load_round(str(file))
 
 
-def main() -> None:
-    """Search and write."""
+def arguments_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("rounds", nargs="*", metavar="ROUND")
     parser.add_argument("--deterministic", type=float, default=60.0)
     parser.add_argument("--solver", default="exact", choices=["exact", "auto", "coarse"])
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--no-policies", action="store_true")
-    args = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    """Search and write."""
+    args = arguments_parser().parse_args()
     for name in args.rounds or round_names():
         given = load(name)
         old = _entries().get(given.digest)

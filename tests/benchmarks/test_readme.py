@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
 from pathlib import Path
@@ -9,24 +10,32 @@ from pathlib import Path
 import pytest
 
 from benchmarks.measure_rounds import arguments_parser
+from benchmarks.quality import best
 from benchmarks.rounds import KINDS
 from benchmarks.rounds.__main__ import main
+from optsched.cli.main import parser
 from tests.docs.pages import ROOT, blocks, first_cells
 
 PAGE = ROOT / "benchmarks" / "README.md"
 
 
 def test_its_commands_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rounds are generated; a measurement, which takes long, is only read by its parser; make knows its target."""
+    """Rounds are generated; what takes long is only read by its parser, or found; make knows its target."""
     monkeypatch.chdir(tmp_path)
     lines = [line for block in blocks(PAGE) if block.language == "sh" for line in block.lines]
-    assert len(lines) == 4
+    assert len(lines) == 9
     for line in lines:
         program, *rest = shlex.split(line)
         if program == "make":
             assert re.search(rf"^{rest[0]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
         elif rest[:2] == ["-m", "benchmarks.rounds"]:
             assert main(rest[2:]) == 0
+        elif program == "optsched":
+            assert parser().parse_args(rest).command == rest[0]
+        elif rest[:2] == ["-m", "benchmarks.quality.best"]:
+            assert best.arguments_parser().parse_args(rest[2:]).rounds
+        elif rest[0] == "-m":
+            assert importlib.import_module(rest[1]).main
         else:
             assert rest[0] == "benchmarks/measure_rounds.py"
             for given in arguments_parser().parse_args(rest[1:]).rounds:
