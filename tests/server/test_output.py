@@ -315,9 +315,11 @@ def test_a_shell_is_typed_into_interrupted_resized_and_left(tmp_path: Path) -> N
             shell = await Typing(it, "train", "sh").open()
             await shell.type(b"echo $((6*7))\n")
             await shell.until(b"42\r\n")
-            await shell.type(b"echo ready; sleep 1000\n")
+            # A program that says when it is interrupted: what is typed before the shell is back may be thrown away.
+            await shell.type(b"sh -c 'trap \"echo caught; exit\" INT; echo ready; while :; do sleep 0.05; done'\n")
             await shell.until(b"ready\r\n")
             await shell.type(b"\x03")
+            await shell.until(b"caught\r\n")
             await shell.type(b"echo back $((1+1))\n")
             await shell.until(b"back 2\r\n")
             await shell.call.write(api.AttachRequest(resize=api.TerminalSize(rows=10, columns=40)))
