@@ -87,7 +87,8 @@ class Attempts:
                 if found is not None:
                     placed = placed or found
                     self._keep_better(found)
-                if self._is_best_possible() or self._is_late():
+                # The time kept for bounds is well spent on a plan where there is none yet.
+                if self._is_best_possible() or (self._is_late() and placed is not None):
                     return self.best
             self._note_missing(admitted, placed)
         return self.best
