@@ -23,8 +23,8 @@ from optsched.rounds.assignment import Assignment
 from optsched.sim.policies.policy import Means
 from optsched.sim.policies.registry import POLICIES
 from optsched.sim.quality.best import Best, from_plain, to_plain
+from optsched.sim.quality.collection import TABLE, Round, load_round, round_names
 from optsched.sim.quality.judge import Worth, judge, rank_names, worth_of
-from optsched.sim.quality.library import TABLE, Round, load_round, round_names
 from optsched.sim.quality.measure import plan_of
 from optsched.solve.ladder import SolverChoice, climb
 from optsched.solve.result import Budget, Result

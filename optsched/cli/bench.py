@@ -17,7 +17,7 @@ from optsched.errors import UsageError
 if TYPE_CHECKING:
     from optsched.files.plans import GivenPlan
     from optsched.sim.policies.policy import Policy
-    from optsched.sim.quality.library import Round
+    from optsched.sim.quality.collection import Round
 
 DESCRIPTION = """\
 Score placements on hard rounds against the best known plan and what is proven
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     """Score and print."""
     from optsched.cli.render_quality import rounds_to_json, rounds_to_text, scored_to_json, scored_to_text
     from optsched.sim.policies.policy import Means
-    from optsched.sim.quality.library import load_round, round_names
+    from optsched.sim.quality.collection import load_round, round_names
     from optsched.sim.quality.measure import score_all
 
     style = Style(shows_colour(sys.stdout))
@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
 def _export(target: str, names: list[str]) -> int:
     """Write rounds to a folder, for other engines to read."""
     from optsched.files.report import known
-    from optsched.sim.quality.library import export, round_names
+    from optsched.sim.quality.collection import export, round_names
 
     shipped = round_names()
     for name in names:

@@ -9,8 +9,8 @@ from optsched.cli.terminal import Style
 from optsched.cli.words import clean, count, duration, gpu_hours, joined, number, percent
 from optsched.files.plan_json import write
 from optsched.sim.quality.best import Best, best_of
+from optsched.sim.quality.collection import Round
 from optsched.sim.quality.judge import rank_names
-from optsched.sim.quality.library import Round
 from optsched.sim.quality.measure import Entry, Scored, Summary, summaries
 
 Plain = dict[str, object]

@@ -36,7 +36,6 @@ LEAST_BOUNDS_SHARE, BOUNDS_SHARE, BOUNDS_S = 0.4, 0.78, 3.0
 BILL_SHARE = 0.3
 """The share of what another admission may take that its bill gets."""
 
-
 MOST_GUARDED = 2
 """How often one admission is placed anew because the plan puts off what the guard looks after."""
 
@@ -128,7 +127,8 @@ class Attempts:
         """Find another admission, without what found no place or else by another path; returns whether there is one."""
         if self.goals.tie is None or self.problem.profile.priority_mode is PriorityMode.WEIGHTED:
             return False
-        if self._most and self._first_missed() is not None and self._search_without():
+        first = self._first_missed()
+        if self._most and first is not None and self._search_without(first):
             return True
         self._most.clear()
         found = self.stages.minimize_anew(self.admission.bill(), 1.0).value is not None
@@ -140,11 +140,9 @@ class Attempts:
         pairs = zip(self.goals.values(), reached_by(self.problem, self.worth), strict=True)
         return next((row for row, (goal, reached) in enumerate(pairs) if reached < goal), None)
 
-    def _search_without(self) -> bool:
+    def _search_without(self, first: int) -> bool:
         """Search again for the goals from the first that was missed, with no more starts of a group than allowed."""
-        first, solution = self._first_missed(), self._solution
-        if first is None or solution is None:
-            return False
+        solution = self._solution or []
         goals, reached = rank_goals(self.problem, self.admission), reached_by(self.problem, self.worth)
         model = self.admission.unstaged()
         for position, most in self._most.items():

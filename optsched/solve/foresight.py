@@ -51,15 +51,7 @@ class Foresight:
         self.kind_of: dict[int, int] = {}
         for taker in takers:
             job = taker.job
-            key = (
-                id(taker.kind),
-                job.team,
-                id(job.nodes),
-                job.type_speed,
-                taker.nodes.tobytes(),
-                taker.unit,
-                taker.rank,
-            )
+            key = (id(taker.kind), job.team, taker.nodes.tobytes(), taker.unit, taker.rank)
             if key not in kinds:
                 kinds[key] = len(self.takers)
                 self.takers.append(taker)
@@ -69,10 +61,13 @@ class Foresight:
         last = max((taker.rank for taker in self.takers), default=0)
         others = [*[last + 3] * len(self.homes), *[1] * len(self.homes)]
         self.worth = np.array([*(last + 2 - taker.rank for taker in self.takers), *others], dtype=np.int64)
-        self.refresh()
+        self.outlook = Outlook(self._found_sources(), self.worth)
 
-    def refresh(self) -> None:
-        """Find the sources as things are: where pieces could lie changes while jobs are placed."""
+    def _found_sources(self) -> Flags:
+        """Return which kinds may have which sources, (K, C), as things are before anybody is placed.
+
+        Who stops later counts as what is free on his nodes.
+        """
         supply, nodes = self.supply, self.problem.nodes
         pairs, count = supply.leaving, len(nodes.capacity)
         left = supply.left(pairs)
@@ -89,10 +84,10 @@ class Foresight:
         packed = np.ascontiguousarray(np.packbits(may, axis=0).T)
         columns = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
         _, at, which = np.unique(columns, return_index=True, return_inverse=True)
-        self.of_pair = np.full(len(supply.job), -1, dtype=np.int64)
-        self.of_pair[pairs] = which[: len(pairs)]
         self.of_node = which[len(pairs) :]
-        self.outlook = Outlook(may[:, at], self.worth)
+        self.of_pair = self.of_node[supply.node]
+        self.of_pair[pairs] = which[: len(pairs)]
+        return may[:, at]
 
     def look(self, starts: Iterable[RoundJob], movers: Iterable[RoundJob], growth: Mapping[int, int]) -> None:
         """Note who has no place yet, by how many GPUs who has not grown yet is to grow, and what there is."""

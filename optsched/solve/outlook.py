@@ -17,7 +17,7 @@ from optsched.rounds.problem import Flags, Ints
 class Outlook:
     """Demand by kind (K,), supply by source (C,), and a flow (K, C) that serves as much as possible, by worth (K,).
 
-    `may` (K, C) says who may have what. `wanted` and `supply` are as last stated.
+    `may` (K, C) says who may have what. `demand` and `supply` are as last stated.
     """
 
     def __init__(self, may: Flags, worth: Ints) -> None:

@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-import trustme
 
 from optsched.agent.agent import Agent
 from optsched.agent.gpus import DeclaredGpus
@@ -20,6 +19,7 @@ from optsched.errors import UsageError
 from optsched.values.ids import NodeId
 from optsched.wire.access import Access
 from tests.agent.agents import run
+from tests.certificates import write_pki
 from tests.server.service import Served, serving
 
 
@@ -36,17 +36,7 @@ def tokens(folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("pki")
-    ca, other = trustme.CA(), trustme.CA()
-    ca.cert_pem.write_to_path(str(folder / "ca.pem"))
-    other.cert_pem.write_to_path(str(folder / "other.pem"))
-    for name, cert in (
-        ("server", ca.issue_cert("localhost", "127.0.0.1")),
-        ("agent", ca.issue_cert("agent-2.test", common_name="agent-2")),
-    ):
-        cert.private_key_pem.write_to_path(str(folder / f"{name}.key"))
-        cert.cert_chain_pems[0].write_to_path(str(folder / f"{name}.pem"))
-    return folder
+    return write_pki(tmp_path_factory.mktemp("pki"), agent="agent-2")
 
 
 async def joins(it: Served, folder: Path, node: str, **access: str) -> None:

@@ -6,27 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import trustme
 
 from optsched.client import Client, Settings
 from optsched.errors import NoAnswer, NotNamed
+from tests.certificates import write_pki
 from tests.server.test_access import TOKENS, Role, write_tokens
 from tests.server.threaded import Threaded, threaded
 
 
 @pytest.fixture(scope="module")
 def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("pki")
-    ca, other = trustme.CA(), trustme.CA()
-    ca.cert_pem.write_to_path(str(folder / "ca.pem"))
-    other.cert_pem.write_to_path(str(folder / "other.pem"))
-    for name, cert in (
-        ("server", ca.issue_cert("localhost", "127.0.0.1")),
-        ("front-end", ca.issue_cert("front-end.test", common_name="front-end")),
-    ):
-        cert.private_key_pem.write_to_path(str(folder / f"{name}.key"))
-        cert.cert_chain_pems[0].write_to_path(str(folder / f"{name}.pem"))
-    return folder
+    return write_pki(tmp_path_factory.mktemp("pki"), **{"front-end": "front-end"})
 
 
 @pytest.fixture(scope="module")

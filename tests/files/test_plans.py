@@ -11,8 +11,8 @@ from optsched.errors import InputError
 from optsched.files.plan_json import plan_to_json
 from optsched.files.plans import GivenPlan, load_plan, parse_plan
 from optsched.planner.plan import PlanOptions, plan_round
+from optsched.sim.quality.collection import load_round
 from optsched.sim.quality.judge import given_of
-from optsched.sim.quality.library import load_round
 from optsched.solve.ladder import SolverChoice
 
 SNAPSHOT = load_round("elastic-shrink").snapshot

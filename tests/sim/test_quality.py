@@ -18,8 +18,8 @@ from optsched.rounds.assignment import NO_CHANGE
 from optsched.sim.policies.policy import Means
 from optsched.sim.policies.registry import POLICIES
 from optsched.sim.quality.best import Best, best_of, table
+from optsched.sim.quality.collection import digest, folder, load_round, round_names
 from optsched.sim.quality.judge import judge, missed, rank_names, worth_of
-from optsched.sim.quality.library import digest, folder, load_round, round_names
 from optsched.sim.quality.measure import compared, plan_of, score_all, summaries
 from optsched.solve.ladder import SolverChoice
 from optsched.solve.result import Result

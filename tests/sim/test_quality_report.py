@@ -9,7 +9,7 @@ from optsched.cli.render_quality import scored_to_json
 from optsched.clock import StoppedClock
 from optsched.sim.policies.policy import Means
 from optsched.sim.policies.registry import POLICIES
-from optsched.sim.quality.library import load_round
+from optsched.sim.quality.collection import load_round
 from optsched.sim.quality.measure import score_all
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from optsched.errors import InternalError
+from optsched.sim.quality.collection import TABLE, Round, folder
 from optsched.sim.quality.judge import Worth, rank_names
-from optsched.sim.quality.library import TABLE, Round, folder
 
 
 @dataclass(frozen=True, slots=True)

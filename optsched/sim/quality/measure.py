@@ -10,8 +10,8 @@ from optsched.clock import Clock
 from optsched.files.plans import GivenPlan
 from optsched.sim.policies.policy import Means, Policy
 from optsched.sim.quality.best import Best, best_of
+from optsched.sim.quality.collection import Round
 from optsched.sim.quality.judge import Verdict, given_of, judge, missed
-from optsched.sim.quality.library import Round
 from optsched.values.ids import LevelName
 from optsched.values.snapshot import Snapshot
 
