@@ -108,6 +108,14 @@ class NodeGpusChangedIn(EventIn):
     gpus: NodeGpus
 
 
+class NodeProbedIn(EventIn):
+    """A probe of a node passed, or did not, for instance because one of its GPUs failed."""
+
+    node: Id
+    ok: Flag = True
+    reason: Text = ""
+
+
 class NodeSlowIn(EventIn):
     """A node runs at `factor` of the speed of its gang's median."""
 
@@ -153,6 +161,7 @@ EVENTS: dict[str, type[EventIn]] = {
     "node_down": NodeEventIn,
     "node_up": NodeEventIn,
     "node_gpus_changed": NodeGpusChangedIn,
+    "node_probed": NodeProbedIn,
     "node_slow": NodeSlowIn,
     "node_added": NodeAddedIn,
     "node_removed": NodeEventIn,

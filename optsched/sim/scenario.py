@@ -77,6 +77,7 @@ _MAKERS: Mapping[str, Callable[[_Fields], events.Event]] = {
     "node_down": lambda f: events.NodeLost(f.node, f.text("reason")),
     "node_up": lambda f: events.NodeBack(f.node),
     "node_gpus_changed": lambda f: events.GpusChanged(f.node, cast(int, f.all["gpus"])),
+    "node_probed": lambda f: events.Probed(f.node, bool(f.all["ok"]), f.text("reason")),
     "node_slow": lambda f: events.Slow(f.node, cast(float, f.all["factor"])),
     "node_added": lambda f: events.SetNode(cast(Node, f.all["node"])),
     "node_removed": lambda f: events.NodeRemoved(f.node),

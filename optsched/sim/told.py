@@ -22,6 +22,7 @@ _TELL: Mapping[type, tuple[str, Callable[..., Fields]]] = {
     events.Checkpointed: ("checkpointed", lambda e: {"job": e.job, "run": e.run, "version": e.version, "tier": e.tier}),
     events.NodeLost: ("node_down", lambda e: {"node": e.node, "reason": e.reason}),
     events.NodeBack: ("node_up", lambda e: {"node": e.node}),
+    events.Probed: ("node_probed", lambda e: {"node": e.node, "ok": e.ok, "reason": e.why}),
     events.Uncordon: ("uncordon", lambda e: {"node": e.node}),
 }
 

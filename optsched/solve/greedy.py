@@ -20,7 +20,7 @@ from optsched.solve.growth import grow
 from optsched.solve.ledger import Ledger
 from optsched.solve.packing import pack
 from optsched.solve.result import Budget, Result
-from optsched.solve.supply import Kind, Room, Supply
+from optsched.solve.supply import Kind, Supply
 from optsched.solve.swap import ways
 from optsched.values.profile import PriorityMode
 
@@ -172,20 +172,21 @@ class Pass:
         if (wish, job.minimum, job.line_team) in self._hopeless or not len(kind.among):
             return
         self._attempts += 1
-        room = self.supply.room(job, kind)
-        if self._start_over_leftovers(job, claim, kind, room):
+        if self._start_over_leftovers(job, claim, kind):
             return
         within = None if exempt(job) else self.floors.within()
         live = self.supply.live(job, kind, within, None if self._weighted else self._gain_row(job))
-        for stopped, spread in ways(self.supply, job, room, live):
+        # Mostly nobody may be stopped who would be missed less: then no room has to be looked for.
+        for stopped, spread in ways(self.supply, job, self.supply.room(job, kind), live) if len(live) else ():
             if self._swap(job, claim, kind, spread, [self.problem.jobs[j] for j in stopped]):
                 return
         self._hopeless.add((wish, job.minimum, job.line_team))
 
-    def _start_over_leftovers(self, job: RoundJob, claim: Claim, kind: Kind, room: Room) -> bool:
+    def _start_over_leftovers(self, job: RoundJob, claim: Claim, kind: Kind) -> bool:
         """Start the job in what is free and what stopped jobs leave over for it, if it fits there."""
         if not self.params.leftovers or not self.supply.leaves(kind):
             return False
+        room = self.supply.room(job, kind)
         spread = pack(self.problem, job, room.gpus, room.cpus_u, room.memory_u, job.minimum)
         return spread is not None and self._swap(job, claim, kind, spread, [])
 

@@ -161,6 +161,7 @@ def test_events_of_every_kind_written_load_equal() -> None:
         {"at": 208, "type": "agent_report", "job": "a", "run": 1, "node": "n0", "outcome": "failed"},
         {"at": 209, "type": "checkpointed", "job": "a", "version": 7, "tier": "nvme"},
         {"at": 210, "type": "node_gpus_changed", "node": "n0", "gpus": 3},
+        {"at": 211, "type": "node_probed", "node": "n0", "ok": False, "reason": "ECC errors"},
         {"at": 211, "type": "node_slow", "node": "n0", "factor": 0.7},
         {"at": 212, "type": "node_added", "node": node("n9")},
         {"at": 213, "type": "team_set", "team": {"id": "t", "weight": 3, "limit": {"gpus": {"h100": 8}}}},

@@ -9,6 +9,7 @@ import pytest
 
 from optsched.cli.main import main
 from optsched.cli.render_replay import moment_to_dict
+from optsched.engine.events import Probed
 from optsched.files import scenario_to_dict
 from optsched.sim.failures import Failures, Repairs
 from optsched.sim.replay import Moment
@@ -16,8 +17,9 @@ from optsched.sim.settings import PROMPT, SimSettings
 from optsched.sim.told import scenario_of
 from tests.sim.made import simulation
 
-BREAKS = Failures("lost", node=0.01, process=0.03, job=0.02, domain_mtbf_h=40.0, repairs=Repairs(0.5, 600.0, 7200.0))
-"""All that scenarios have a word for: they know no single GPU that dies."""
+BREAKS = Failures(
+    "all", gpu=0.02, node=0.01, process=0.03, job=0.02, domain_mtbf_h=40.0, repairs=Repairs(0.5, 600.0, 7200.0)
+)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -34,6 +36,7 @@ def test_a_simulated_day_is_what_its_events_replay_to(seed, tmp_path, capsys):
     assert main(["replay", str(file), "--solver", "greedy", "--format", "json"]) == 0
     timeline = json.loads(capsys.readouterr().out)["timeline"]
     assert len(running.happened) > 60
+    assert any(isinstance(event, Probed) and not event.ok for _, event in running.happened), "a GPU failed"
     mine = moment_to_dict(Moment(running.state, (), ()), {})
     last = timeline[-1]
     assert last["nodes"] == mine["nodes"]
