@@ -11,7 +11,8 @@ from optsched.engine.runs import left_s
 from optsched.engine.seen import JobsSeen, Seen, each_of
 from optsched.engine.state import Booking, Claim, JobRecord, NodeRecord, State, booking_of, goes_on, tokens_at
 from optsched.policy.victims import grace_s
-from optsched.values.ids import JobId, NodeId, TeamId, UserId
+from optsched.values.cluster import Node
+from optsched.values.ids import NODE_LEVEL, JobId, LevelName, NodeId, TeamId, UserId
 from optsched.values.job import Job, JobState, gpus_on
 from optsched.values.profile import Profile
 from optsched.values.snapshot import Carried, Kept, Occupied, Snapshot
@@ -218,20 +219,30 @@ def _just_moved(record: JobRecord, now: float, profile: Profile) -> bool:
 
 
 def _avoiding(record: JobRecord, state: State) -> Job:
-    """Return a queued job less the nodes on which its launch failed, as long as some other node could do."""
+    """Return a queued job less the nodes on which its launch failed, as long as others could do, in a domain as required."""
     avoid = {node for node, until in record.avoid.items() if until > state.now and node in state.nodes}
     job = record.job
     if not avoid:
         return job
-    others = 0
+    others: dict[str, int] = {}
     for name, each in state.nodes.items():
         node = each.node
         if name in avoid or name in job.exclude_nodes or (job.gpu_types and node.gpu_type not in job.gpu_types):
             continue
         if job.node_selector.items() <= node.labels.items():
             unit = job.gpus_per_node or job.gpus_per_task or min(job.min_gpus, node.healthy_gpus)
-            others += node.healthy_gpus if node.healthy_gpus >= unit else 0
-    return replace(job, exclude_nodes=job.exclude_nodes | avoid) if others >= job.min_gpus else job
+            inside = _inside(node, job.required)
+            if inside is not None and node.healthy_gpus >= unit:
+                others[inside] = others.get(inside, 0) + node.healthy_gpus
+    enough = max(others.values(), default=0) >= job.min_gpus
+    return replace(job, exclude_nodes=job.exclude_nodes | avoid) if enough else job
+
+
+def _inside(node: Node, required: LevelName | None) -> str | None:
+    """Return in which domain of the level that is required a node is, None where it is in none."""
+    if required is None:
+        return ""
+    return str(node.id) if required == NODE_LEVEL else node.domains.get(required)
 
 
 def _ratios(state: State) -> Ratios:

@@ -279,6 +279,20 @@ def test_without_an_equal_node_all_abort_and_the_retry_avoids_the_silent_one():
     assert cluster.job("j").run == 2
 
 
+def test_a_silent_node_is_tried_again_where_no_other_domain_could_hold_the_gang():
+    """Only r1 holds 16 GPUs; r2 and r3 do so together, which is not what the gang requires."""
+    there = racks(8, r1="a b", r2="c", r3="d")
+    gang = job("j").gang(16).per_node(8).within("rack")
+    cluster = Driven(snapshot(there, gang), prompt=False).settle()
+    cluster.answer_all(but="b")
+    cluster.take(ev.Tick(), 10.0)
+    assert (cluster.stands("j"), cluster.node("b")) == ("queued", "suspect")
+    cluster.take(ev.Uncordon(NodeId("b")))
+    cluster.settle().answer_all()
+    cluster.settle().answer_all()
+    assert (cluster.stands("j"), set(cluster.on("j"))) == ("running", {"a", "b"})
+
+
 # A new scheduler
 
 
