@@ -219,7 +219,7 @@ def _just_moved(record: JobRecord, now: float, profile: Profile) -> bool:
 
 
 def _avoiding(record: JobRecord, state: State) -> Job:
-    """Return a queued job less the nodes on which its launch failed, as long as others could do, in a domain as required."""
+    """Return a queued job less the nodes on which its launch failed, as long as others could do, as it requires."""
     avoid = {node for node, until in record.avoid.items() if until > state.now and node in state.nodes}
     job = record.job
     if not avoid:
