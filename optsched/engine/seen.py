@@ -76,7 +76,6 @@ class Seen:
     def __init__(self) -> None:
         self._profile: Profile | None = None
         self._jobs: ByChunk[JobId, JobRecord, JobsSeen] = ByChunk(self._look)
-        self._overfull: ByChunk[NodeId, NodeRecord, tuple[NodeId, ...]] = ByChunk(_overfull_of)
         self._fewest_tokens = 0.0
 
     def jobs(self, jobs: Mapping[JobId, JobRecord], profile: Profile) -> list[JobsSeen]:
@@ -90,7 +89,7 @@ class Seen:
 
     def overfull(self, nodes: Mapping[NodeId, NodeRecord]) -> set[NodeId]:
         """Return the nodes of which more is booked than they have by now."""
-        return {name for names in self._overfull.of(nodes) for name in names}
+        return {name for names in Records.of(nodes).parts(_overfull_of) for name in names}
 
     def _look(self, chunk: Mapping[JobId, JobRecord]) -> JobsSeen:
         records = tuple(chunk.values())

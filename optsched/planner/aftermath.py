@@ -25,7 +25,6 @@ class After:
     before: Ledger
     reserved: Sequence[Reserved]
     windows: tuple[Reservation, ...]
-    closed: Flags
     fits: dict[object, bool] = field(default_factory=dict)
 
 
@@ -46,8 +45,12 @@ def after_plan(problem: Problem, reserved: Sequence[Reserved], assignment: Assig
         ),
         key=lambda window: window.start_at,
     )
-    closed = np.array([node.state is not NodeState.UP for node in snapshot.cluster.nodes], dtype=bool)
-    return After(problem, assignment, ledger, Ledger(problem), reserved, tuple(windows), closed)
+    return After(problem, assignment, ledger, Ledger(problem), reserved, tuple(windows))
+
+
+def closed_in(problem: Problem) -> Flags:
+    """Return the nodes that are not up, (N,)."""
+    return np.array([node.state is not NodeState.UP for node in problem.snapshot.cluster.nodes], dtype=bool)
 
 
 def alike(job: RoundJob) -> tuple[object, ...]:

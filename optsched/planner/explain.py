@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from optsched.planner.advice import Proof, first_proven, room_advice
-from optsched.planner.aftermath import After, after_plan, alike, fits_in, most_in_one_place, room_for
+from optsched.planner.aftermath import After, after_plan, alike, closed_in, fits_in, most_in_one_place, room_for
 from optsched.planner.forecast import Reserved
 from optsched.planner.instants import instant_text, span_text
 from optsched.rounds.assignment import Assignment
@@ -33,14 +33,17 @@ def explain_waiting(
 
     The advice for the first `prove` of them is proven by planning again; advice that is not proven is left out.
     """
+    waiting = [
+        job for job in problem.queued if job.index not in assignment.changed and only in (None, job.job.id)
+    ]
+    if not waiting:
+        return ()
     after = after_plan(problem, reserved, assignment)
     known: dict[tuple[object, ...], tuple[str, str]] = {}
     told: dict[tuple[object, ...], Waiting] = {}
     reserved_for = {each.job.index for each in reserved}
     result: list[Waiting] = []
-    for job in problem.queued:
-        if job.index in assignment.changed or only not in (None, job.job.id):
-            continue
+    for job in waiting:
         proving = proof if len(result) < prove else None
         if proving is None and job.can_ever_run and job.index not in reserved_for:
             key = _same_reason(after, job)
@@ -51,14 +54,14 @@ def explain_waiting(
                     told[key] = why
             result.append(Waiting(job.job.id, why.reason, why.detail))
             continue
-        waiting, advice = _explain(after, job, known, advise=proving is not None)
+        told_of, advice = _explain(after, job, known, advise=proving is not None)
         unblock = None
-        if waiting.reason == "impossible":
+        if told_of.reason == "impossible":
             text = "change the request: no node or domain can hold it as written"
             unblock = Unblock(UnblockKind.NEVER, str(job.job.id), None, text)
         elif proving is not None:
             unblock = first_proven(problem, job, advice, proving)
-        result.append(Waiting(waiting.job, waiting.reason, waiting.detail, unblock))
+        result.append(Waiting(told_of.job, told_of.reason, told_of.detail, unblock))
     return tuple(result)
 
 
@@ -305,7 +308,7 @@ def _reasons(after: After, job: RoundJob) -> Counter[str]:
     for why, bad in (
         ("of another GPU type", ~type_ok),
         ("excluded by its selector or position", ~lawful),
-        ("cordoned, draining or down", after.closed),
+        ("cordoned, draining or down", closed_in(problem)),
         ("kept for a window or spare", ~job.nodes),
         ("too small", nodes.capacity < need),
         ("full", free == 0),
