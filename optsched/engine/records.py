@@ -22,13 +22,21 @@ What is known of a chunk is found out anew once one entry has changed, so small 
 
 
 class Chunk(dict[K, V]):
-    """Some entries, never changed; `found` is what was found out of them, by what looked for it."""
+    """Some entries, never changed; `found` is what was found out of them, by what looked for it.
 
-    __slots__ = ("found",)
+    `marks` are what was found of each entry alone, likewise; where they are not here yet, `known` may be the last chunk
+    before this one that has them.
+    """
+
+    __slots__ = ("found", "known", "marks")
 
     def __init__(self, entries: Mapping[K, V] | Sequence[tuple[K, V]] = ()) -> None:
         super().__init__(entries)
         self.found: dict[object, object] = {}
+        self.marks: dict[object, dict[K, object]] = {}
+        self.known: Chunk[K, V] | None = None
+        if isinstance(entries, Chunk):
+            self.known = entries if entries.marks else entries.known
 
 
 class Records(Mapping[K, V]):
@@ -117,6 +125,21 @@ class Records(Mapping[K, V]):
                 found[look] = look(chunk)
             parts.append(cast("P", found[look]))
         return parts
+
+    def marks(self, look: Callable[[V], P]) -> list[dict[K, P]]:
+        """Return what `look` finds out of each value, chunk by chunk; as with `parts`, but value by value."""
+        marks: list[dict[K, P]] = []
+        for chunk in self._chunks:
+            found = cast("dict[K, P] | None", chunk.marks.get(look))
+            if found is None:
+                before = chunk.known
+                marked = {} if before is None else cast("dict[K, P]", before.marks.get(look, {}))
+                same = before.get if marked and before is not None else marked.get
+                found = {key: marked[key] if same(key) is value else look(value) for key, value in chunk.items()}
+                chunk.marks[look] = cast("dict[K, object]", found)
+                chunk.known = None
+            marks.append(found)
+        return marks
 
     def _find(self, key: K) -> int | None:
         """Return the number of the chunk that a key is in."""

@@ -53,7 +53,7 @@ class Viewer:
             self._ratios.before,
             self._ratios.of(state),
         )
-        jobs = [job for part in parts for job in _jobs_of(part, looked)]
+        jobs = tuple(chain.from_iterable([_jobs_of(part, looked) for part in parts]))
         if len(self._corrected) > 2 * len(jobs) + 64:
             self._corrected = {job.id: self._corrected[job.id] for job in jobs if job.id in self._corrected}
         carried = Carried(
@@ -70,12 +70,11 @@ class Viewer:
             now=state.now,
             cluster=self._cluster_of(state),
             teams=tuple(state.teams.values()),
-            jobs=tuple(jobs),
+            jobs=jobs,
             reservations=tuple(state.reservations.values()),
             profile=_left_to_stop(state),
             carried=carried,
         )
-
 
     def _cluster_of(self, state: State) -> Cluster:
         """Return the cluster with its nodes, the same object as long as none of it has changed."""
@@ -311,7 +310,8 @@ def _occupied(state: State, unsettled: Set[NodeId]) -> tuple[Occupied, ...]:
         record = state.jobs[name]
         for node, gpus in record.claim.placement.items() if record.claim else ():
             claims.setdefault(node, []).append(booking_of(record.job, 0, gpus))
-    nodes = ((name, record) for name, record in state.nodes.items() if name in unsettled)
+    chunks = (chunk for chunk in Records.of(state.nodes).chunks() if not unsettled.isdisjoint(chunk))
+    nodes = ((name, record) for chunk in chunks for name, record in chunk.items() if name in unsettled)
     rooms = (_draining(state, record, claims.get(name, [])) for name, record in nodes)
     return tuple(room for room in rooms if room is not None)
 

@@ -33,9 +33,7 @@ def explain_waiting(
 
     The advice for the first `prove` of them is proven by planning again; advice that is not proven is left out.
     """
-    waiting = [
-        job for job in problem.queued if job.index not in assignment.changed and only in (None, job.job.id)
-    ]
+    waiting = [job for job in problem.queued if job.index not in assignment.changed and only in (None, job.job.id)]
     if not waiting:
         return ()
     after = after_plan(problem, reserved, assignment)

@@ -87,7 +87,7 @@ def build_problem(snapshot: Snapshot, tree: Tree | None = None, facts: Facts | N
         first_queued=listed.running,
         occupancy=occupancy,
         lines=lines,
-        takeable=_takeable(lines, occupancy, shape),
+        takeable=Takeables(listed.running, lambda: _takeable(lines, occupancy, shape)),
         ceilings=ceilings,
         ceilings_of=Membership([each.jobs for each in ceilings], len(listed.facts)),
         holds=(),
@@ -201,8 +201,8 @@ def _may_break(snapshot: Snapshot, near: Sequence[Job]) -> set[JobId]:
     return allowed
 
 
-def _takeable(lines: Lines, occupancy: Occupancy, shape: tuple[int, int, int]) -> Takeables:
-    """Return, for each running job, which part of it lies above its team's quota and entitlement now."""
+def _takeable(lines: Lines, occupancy: Occupancy, shape: tuple[int, int, int]) -> tuple[list[Takeable], Ints]:
+    """Return which part of each running job lies above its team's quota and entitlement now, as kinds, by job."""
     use, priorities = use_now(occupancy), shape[1]
     # Jobs of one team, priority and type that use the same resources lie alike.
     sides = (occupancy.cpus_u > 0, occupancy.memory_u > 0)
@@ -229,4 +229,4 @@ def _takeable(lines: Lines, occupancy: Occupancy, shape: tuple[int, int, int]) -
                 inside_quota=bool(quota) and not above_quota[0],
             )
         )
-    return Takeables(found, kind_of.astype(np.int64).reshape(-1))
+    return found, kind_of.astype(np.int64).reshape(-1)

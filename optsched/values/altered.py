@@ -1,8 +1,8 @@
 """Copies of values in which some fields differ, for where there are many of them.
 
-`dataclasses.replace` asks each field what it is and then sets it through `object.__setattr__`; a record of thirty fields
-takes it twice as long as this. What it also does is check the names of the fields while types are checked, so this is
-for the few places through which every event goes.
+`dataclasses.replace` asks each field what it is and then sets it through `object.__setattr__`, which for a record of
+thirty fields takes twice as long as this. But what it is given is held against the types of the fields where types are
+checked, so this is only for the few places through which every event goes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ def _slots_of(kind: type) -> _Slots:
 
 
 def altered(value: T, **changes: Any) -> T:
-    """Return what `dataclasses.replace` does of a slotted dataclass of two fields or more; KeyError for no such field."""
+    """Return what `dataclasses.replace` does of a slotted dataclass of two fields or more.
+
+    Raises KeyError where it has no such field.
+    """
     slots = _slots_of(type(value))
     copy: T = object.__new__(type(value))
     deque(map(call, slots.sets, repeat(copy), slots.read(value)), maxlen=0)
