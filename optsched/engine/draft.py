@@ -45,12 +45,9 @@ class Draft:
     def freeze(self) -> Step:
         """Return the step. An event that changed nothing leaves the state as it was, but for the time."""
         state = self.before
-        touched = bool(self.fields) or self.claims is not state.claims or self.due != state.due or self._raised
-        touched = touched or any(
-            mine is not old
-            for mine, old in ((self.jobs, state.jobs), (self.ended, state.ended), (self.nodes, state.nodes))
-        )
-        if not touched:
+        kept = self.jobs is state.jobs and self.ended is state.ended and self.nodes is state.nodes
+        kept = kept and self.claims is state.claims and self.due == state.due
+        if kept and not self.fields and not self._raised:
             after = state if self.now == state.now else altered(state, now=self.now)
             return Step(after, tuple(self.commands), tuple(self.notes))
         after = altered(

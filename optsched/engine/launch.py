@@ -65,7 +65,8 @@ def _free(node: NodeRecord, record: JobRecord, gpus: int | tuple[int, ...]) -> b
 def _begin(draft: Draft, record: JobRecord, claim: Claim) -> None:
     """Book the GPUs of a claim for a new run and ask the agents to reserve them."""
     kept = good_checkpoint(record, draft.now)
-    record = draft.claim(record, None)
+    # Its nodes change as they are booked.
+    draft.claims = tuple(name for name in draft.claims if name != record.id)
     job = altered(
         record.job,
         state=JobState.RUNNING,
@@ -78,6 +79,7 @@ def _begin(draft: Draft, record: JobRecord, claim: Claim) -> None:
     record = draft.move(
         record,
         JobTrigger.START,
+        claim=None,
         job=job,
         launch=Launch(reserving=True, since=draft.now),
         booked_on=record.booked_on | claim.placement.keys(),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, Set, ValuesView
 from itertools import chain
-from typing import TypeVar, cast, overload
+from typing import Any, TypeVar, overload
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -32,8 +32,8 @@ class Chunk(dict[K, V]):
 
     def __init__(self, entries: Mapping[K, V] | Sequence[tuple[K, V]] = ()) -> None:
         super().__init__(entries)
-        self.found: dict[object, object] = {}
-        self.marks: dict[object, dict[K, object]] = {}
+        self.found: dict[object, Any] = {}
+        self.marks: dict[object, dict[K, Any]] = {}
         self.known: Chunk[K, V] | None = None
         if isinstance(entries, Chunk):
             self.known = entries if entries.marks else entries.known
@@ -123,20 +123,23 @@ class Records(Mapping[K, V]):
             found = chunk.found
             if look not in found:
                 found[look] = look(chunk)
-            parts.append(cast("P", found[look]))
+            parts.append(found[look])
         return parts
 
     def marks(self, look: Callable[[V], P]) -> list[dict[K, P]]:
         """Return what `look` finds out of each value, chunk by chunk; as with `parts`, but value by value."""
         marks: list[dict[K, P]] = []
         for chunk in self._chunks:
-            found = cast("dict[K, P] | None", chunk.marks.get(look))
+            found: dict[K, P] | None = chunk.marks.get(look)
             if found is None:
                 before = chunk.known
-                marked = {} if before is None else cast("dict[K, P]", before.marks.get(look, {}))
-                same = before.get if marked and before is not None else marked.get
-                found = {key: marked[key] if same(key) is value else look(value) for key, value in chunk.items()}
-                chunk.marks[look] = cast("dict[K, object]", found)
+                marked: dict[K, P] = {} if before is None else before.marks.get(look, {})
+                if before is None or not marked:
+                    found = {key: look(value) for key, value in chunk.items()}
+                else:
+                    was = before.get
+                    found = {key: marked[key] if was(key) is value else look(value) for key, value in chunk.items()}
+                chunk.marks[look] = found
                 chunk.known = None
             marks.append(found)
         return marks

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
 
 from optsched.engine.draft import SIDE_SLACK
 from optsched.engine.records import Records
@@ -23,7 +24,7 @@ Owner = tuple[TeamId, UserId]
 
 @dataclass(slots=True)
 class JobsSeen:
-    """The jobs of a chunk. `plain` flags those that a round sees as they stand, whatever the time.
+    """The jobs of a chunk. `plain` flags those that a round sees as they stand, whatever the time, unless all are.
 
     `marks` are what is known of each record, `owners` the owners of those whose estimates history may correct.
     `positions` are those of the jobs whose estimates history may correct, by owner. The others list records: `tied` may
@@ -106,18 +107,18 @@ def _marking(fewest_tokens: float) -> Callable[[JobRecord], int]:
 def _jobs_seen(chunk: Mapping[JobId, JobRecord], marked: dict[JobId, int], before: JobsSeen | None) -> JobsSeen:
     """Return what is known of a chunk, given what was of the one in its place."""
     records, marks = tuple(chunk.values()), list(marked.values())
-    there = 0
+    there, always = 0, _PLAIN
     for each in set(marks):
-        there |= each
+        there, always = there | each, always & each
 
     def those(bit: int) -> tuple[JobRecord, ...]:
         return tuple(each for each, mark in zip(records, marks, strict=True) if mark & bit) if there & bit else ()
 
-    plain = tuple(bool(mark & _PLAIN) for mark in marks)
-    owners = [
-        (each.job.team, each.job.user) if mark & _ESTIMATED else None
-        for each, mark in zip(records, marks, strict=True)
-    ]
+    if before is not None and len(before.records) == len(records):
+        pairs = zip(records, marks, before.records, before.owners, strict=True)
+        owners = [owner if each is old else _owner(each, mark) for each, mark, old, owner in pairs]
+    else:
+        owners = [_owner(each, mark) for each, mark in zip(records, marks, strict=True)]
     if before is not None and before.owners == owners:
         positions = before.positions
     else:
@@ -127,7 +128,7 @@ def _jobs_seen(chunk: Mapping[JobId, JobRecord], marked: dict[JobId, int], befor
                 positions.setdefault(owner, []).append(position)
     return JobsSeen(
         records,
-        plain=plain,
+        plain=() if always else tuple([bool(mark & _PLAIN) for mark in marks]),
         marks=marked,
         owners=owners,
         positions=positions,
@@ -136,8 +137,12 @@ def _jobs_seen(chunk: Mapping[JobId, JobRecord], marked: dict[JobId, int], befor
         frail=those(_FRAIL),
         unsettled=those(_UNSETTLED),
         guests=those(_GUEST),
-        all_plain=all(plain),
+        all_plain=bool(always),
     )
+
+
+def _owner(record: JobRecord, mark: int) -> Owner | None:
+    return (record.job.team, record.job.user) if mark & _ESTIMATED else None
 
 
 def _as_it_stands(record: JobRecord) -> bool:
@@ -175,4 +180,4 @@ def overfull(record: NodeRecord) -> bool:
 
 def each_of(parts: list[JobsSeen], which: Callable[[JobsSeen], tuple[JobRecord, ...]]) -> Iterator[JobRecord]:
     """Yield one list of all chunks, in order."""
-    return (record for part in parts for record in which(part))
+    return chain.from_iterable(map(which, parts))

@@ -15,6 +15,7 @@ from optsched.engine.runs import left_s
 from optsched.engine.seen import JobsSeen, Owner, Seen, each_of
 from optsched.engine.state import Booking, Claim, JobRecord, NodeRecord, State, booking_of, goes_on, tokens_at
 from optsched.policy.victims import grace_s
+from optsched.values.altered import altered
 from optsched.values.cluster import Cluster, Node
 from optsched.values.ids import JobId, NodeId
 from optsched.values.job import Job, JobState, gpus_on
@@ -134,7 +135,7 @@ class _Look:
         likely_s = _likely_s(job, job.estimated_runtime_s, ratio, self.state.now)
         known = self._corrected.get(job.id)
         if known is None or known[0] is not job or known[1].estimated_runtime_s != likely_s:
-            known = self._corrected[job.id] = (job, replace(job, estimated_runtime_s=likely_s))
+            known = self._corrected[job.id] = (job, altered(job, estimated_runtime_s=likely_s))
         return known[1]
 
     def _uncorrected(self, record: JobRecord) -> Job | None:

@@ -105,14 +105,12 @@ def build_problem(snapshot: Snapshot, tree: Tree | None = None, facts: Facts | N
 
 def _domains(tree: Tree, nodes: Nodes) -> tuple[tuple[Ints, ...], tuple[Flags, ...]]:
     """Return, by level, the GPUs of each domain and which domains are wholly free and take new work."""
-    unused = np.where(nodes.taking & (nodes.free == nodes.capacity), nodes.capacity, -1)
+    used = ~nodes.taking | (nodes.free != nodes.capacity)
     gpus, empty = [], []
     for level in range(len(tree.levels)):
         total = tree.sum_per_domain(level, nodes.capacity)
-        open_and_free = tree.sum_per_domain(level, np.maximum(unused, 0))
-        spoiled = tree.sum_per_domain(level, (unused < 0).astype(np.int64))
         gpus.append(total)
-        empty.append((spoiled == 0) & (open_and_free == total) & (total > 0))
+        empty.append((tree.sum_per_domain(level, used) == 0) & (total > 0))
     return tuple(gpus), tuple(empty)
 
 
