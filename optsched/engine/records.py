@@ -21,6 +21,9 @@ What is known of a chunk is found out anew once one entry has changed, so small 
 """
 
 
+_NOTHING: Any = object()
+
+
 class Chunk(dict[K, V]):
     """Some entries, never changed; `found` is what was found out of them, by what looked for it.
 
@@ -167,7 +170,15 @@ class Records(Mapping[K, V]):
     def get(self, key: K, /, default: V | D) -> V | D: ...
     def get(self, key: K, /, default: V | D | None = None) -> V | D | None:
         """Return the value of a key, else the default."""
-        found = self._find(key)
+        # What is found at once, as nearly all is, is looked up but once.
+        told = self._where.get(key)
+        if told is None:
+            return default
+        if told < len(self._chunks):
+            value = self._chunks[told].get(key, _NOTHING)
+            if value is not _NOTHING:
+                return value
+        found = self._find(key) if key in self._moved else None
         return default if found is None else self._chunks[found][key]
 
     def __contains__(self, key: object) -> bool:

@@ -183,20 +183,18 @@ class Facts:
         """Return the facts of the jobs, those that run first, and how many run."""
         seen = list(map(self._by_object.get, map(id, snapshot.jobs)))
         new: list[Fact] = []
-        facts: list[Fact] = []
-        for job, fact in zip(snapshot.jobs, seen, strict=True) if None in seen else ():
-            if fact is None:
-                fact = self._new(job, self._known.get(job.id), tree)
-                new.append(fact)
-            facts.append(fact)
+        for at in [at for at, fact in enumerate(seen) if fact is None]:
+            job = snapshot.jobs[at]
+            fact = seen[at] = self._new(job, self._known.get(job.id), tree)
+            new.append(fact)
         if new:
             self._fill(new, snapshot.teams, profile)
             self._pairs.fill(new, self._known)
-        facts = facts or [fact for fact in seen if fact is not None]
-        if len(self._known) > 2 * len(facts) + 64:
+        if len(self._known) > 2 * len(seen) + 64:
             self._forget({job.id for job in snapshot.jobs})
-        running = [fact for fact in facts if fact.runs]
-        return running + [fact for fact in facts if not fact.runs], len(running)
+        running = [fact for fact in seen if fact is not None and fact.runs]
+        queued = [fact for fact in seen if fact is not None and not fact.runs]
+        return running + queued, len(running)
 
     def _new(self, job: Job, old: Fact | None, tree: Tree) -> Fact:
         """Return the fact of a job that was not known as it is, with a row that is still to be filled."""
