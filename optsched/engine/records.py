@@ -6,7 +6,8 @@ A state has 100,000 jobs and an event changes one of them; a copy of a dict for 
 from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, Set, ValuesView
-from itertools import chain
+from itertools import chain, compress
+from operator import is_not
 from typing import Any, TypeVar, overload
 
 K = TypeVar("K")
@@ -139,6 +140,10 @@ class Records(Mapping[K, V]):
                 marked: dict[K, P] = {} if before is None else before.marks.get(look, {})
                 if before is None or not marked:
                     found = {key: look(value) for key, value in chunk.items()}
+                elif list(before) == list(chunk):
+                    found = marked.copy()
+                    for key, value in compress(chunk.items(), map(is_not, chunk.values(), before.values())):
+                        found[key] = look(value)
                 else:
                     was = before.get
                     found = {key: marked[key] if was(key) is value else look(value) for key, value in chunk.items()}

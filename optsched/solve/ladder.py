@@ -114,6 +114,9 @@ def _worse_than_nothing(problem: Problem, assignment: Assignment, found: Score) 
     if assignment == NO_CHANGE:
         return False
     if mode is PriorityMode.STRICT:
+        # More along a line takes no GPU out of a rank without one more in a rank before it.
+        if not assignment.stopped and all(j >= problem.first_queued for j in assignment.changed):
+            return False
         rows = tuple(row_gpus(problem.lines, problem.occupancy.used[0], problem.deadline_team).tolist())
         if found.rows != rows:
             return found.rows < rows
