@@ -180,7 +180,7 @@ class Records(Mapping[K, V]):
         if told is None:
             return default
         if told < len(self._chunks):
-            value = self._chunks[told].get(key, _NOTHING)
+            value: V = self._chunks[told].get(key, _NOTHING)
             if value is not _NOTHING:
                 return value
         found = self._find(key) if key in self._moved else None

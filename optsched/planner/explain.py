@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from optsched.planner.advice import Proof, first_proven, room_advice
-from optsched.planner.aftermath import After, after_plan, alike, closed_in, fits_in, most_in_one_place, room_for
+from optsched.planner.aftermath import After, after_plan, alike, fits_in, most_in_one_place, room_for
 from optsched.planner.forecast import Reserved
 from optsched.planner.instants import instant_text, span_text
 from optsched.rounds.assignment import Assignment
@@ -306,7 +306,7 @@ def _reasons(after: After, job: RoundJob) -> Counter[str]:
     for why, bad in (
         ("of another GPU type", ~type_ok),
         ("excluded by its selector or position", ~lawful),
-        ("cordoned, draining or down", closed_in(problem)),
+        ("cordoned, draining or down", after.closed),
         ("kept for a window or spare", ~job.nodes),
         ("too small", nodes.capacity < need),
         ("full", free == 0),

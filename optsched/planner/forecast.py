@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -77,7 +78,8 @@ class Forecast:
         # What drains belongs to nobody: it comes behind what runs, with CPUs and memory of its own left out.
         occupied = problem.snapshot.carried.occupied
         index = problem.tree.node_index
-        ends = np.concatenate([ends, np.array([room.until for room in occupied], dtype=np.float64)])
+        until = np.array([room.until for room in occupied], dtype=np.float64)
+        ends = np.concatenate([ends, until])
         none = np.zeros(len(occupied), dtype=np.int64)
         nodes = np.concatenate([held.pair_node, np.array([index[room.node] for room in occupied], dtype=np.int64)])
         gpus = np.concatenate([held.pair_gpus, np.array([gpus_on(room.gpus) for room in occupied], dtype=np.int64)])
@@ -90,15 +92,15 @@ class Forecast:
         # Who was let into what is held for a job goes when that starts: no end of theirs is waited for.
         self._guests: dict[JobId, list[RoundJob]] = {}
         if problem.snapshot.carried.guests:
-            running = problem.running
             for holder, guests in problem.snapshot.carried.guests.items():
-                self._guests[holder] = [each for each in running if each.job.id in guests]
+                self._guests[holder] = problem.running_named(guests)
         self._before = {room.job: room for room in problem.snapshot.carried.reserved}
         self._booked = np.zeros(len(problem.nodes.capacity), dtype=np.int64)
         self._freed_by: dict[tuple[int, str], Ints] = {}
         self._starts = starts
         self._ceilings: dict[int, _Holding] = {}
-        times = np.unique(np.concatenate([self._ends, self._start_ends, self._stop_ends]))
+        holding = self._end_of[held.size > 0]
+        times = np.unique(np.concatenate([holding, until, self._start_ends, self._stop_ends]))
         self.times: Sequence[float] = times[np.isfinite(times)].tolist()
 
     def _stops(
@@ -226,22 +228,35 @@ class Forecast:
         spread = self._at(job, self.now)
         if spread is not None:
             return Reserved(job, spread, self.now)
-        low, high = 0, len(self.times)
-        while low < high:
-            middle = (low + high) // 2
-            if self._at(job, self.times[middle]) is None:
-                low = middle + 1
-            else:
-                high = middle
-        if low < len(self.times):
-            at = self.times[low]
-            found = self._at(job, at)
-            return None if found is None else Reserved(job, found, at)
+        first, spread = self._first(job)
+        if spread is not None:
+            return Reserved(job, spread, self.times[first])
         waited = self.now - job.job.submitted_at
         if waited >= self.problem.profile.starve_after_s:
             eventually = self._eventually(job)
             return None if eventually is None else Reserved(job, eventually, None)
         return None
+
+    def _first(self, job: RoundJob) -> tuple[int, Spread | None]:
+        """Return the first of the `times` at which the job can start, and where; None where it is at none of them.
+
+        Mostly that is near the instant that was planned before: it is looked for from there on, in growing steps.
+        """
+        low, high, step, spread = 0, len(self.times), 1, None
+        told = self._before.get(job.job.id)
+        near = told is not None and told.start_estimate_at is not None
+        at = bisect_left(self.times, told.start_estimate_at or 0.0) if told is not None else 0
+        back: bool | None = None
+        while low < high:
+            middle = at if near and low <= at < high else (low + high) // 2
+            found = self._at(job, self.times[middle])
+            if found is None:
+                low, at = middle + 1, middle + step
+            else:
+                high, at, spread = middle, middle - step, found
+            # Once it lies between two instants that were tried, halves are quicker.
+            near, back, step = near and back in (None, found is not None), found is not None, 2 * step
+        return low, spread
 
     def _eventually(self, job: RoundJob) -> Spread | None:
         """Return where the job can start once as few as possible of those without a known end are gone.

@@ -85,6 +85,7 @@ def build_problem(snapshot: Snapshot, tree: Tree | None = None, facts: Facts | N
         nodes=nodes,
         jobs=OnDemand(len(listed.facts), builder.build),
         first_queued=listed.running,
+        running_ids=tuple([fact.job.id for fact in listed.facts[running]]),
         occupancy=occupancy,
         lines=lines,
         takeable=Takeables(listed.running, lambda: _takeable(lines, occupancy, shape)),

@@ -149,7 +149,7 @@ def _by_team(listed: Listed, gpus: Ints, teams: int, types: int) -> Floats:
     rows, times = listed.rows, listed.times
     where = rows.team * types + rows.gpu_type
     amounts = (gpus, times.cpus * gpus / times.gpus, times.memory_gb * gpus / times.gpus)
-    sums = [np.bincount(where, each, teams * types) for each in amounts]
+    sums = [np.bincount(where, each, teams * types).astype(np.float64) for each in amounts]
     return np.stack(sums, axis=1).reshape(teams, types, 3)
 
 

@@ -16,7 +16,7 @@ here.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import overload
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from optsched.rounds.lists import Membership, OnDemand
 from optsched.topology.tree import Tree
+from optsched.values.ids import JobId
 from optsched.values.job import Job
 from optsched.values.profile import Profile
 from optsched.values.snapshot import Snapshot
@@ -344,6 +345,7 @@ class Problem:
     nodes: Nodes
     jobs: OnDemand[RoundJob]
     first_queued: int
+    running_ids: tuple[JobId, ...]
     occupancy: Occupancy
     lines: Lines
     takeable: Takeables
@@ -369,6 +371,10 @@ class Problem:
     def running(self) -> tuple[RoundJob, ...]:
         """The running jobs."""
         return self.jobs[: self.first_queued]
+
+    def running_named(self, names: Set[JobId]) -> list[RoundJob]:
+        """Return the running jobs with these ids."""
+        return [self.jobs[j] for j, name in enumerate(self.running_ids) if name in names]
 
     @property
     def queued(self) -> tuple[RoundJob, ...]:

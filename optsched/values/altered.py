@@ -13,7 +13,7 @@ from dataclasses import fields
 from functools import cache
 from itertools import repeat
 from operator import attrgetter, call
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class _Slots(NamedTuple):
 
 
 @cache
-def _slots_of(kind: type) -> _Slots:
+def _slots_of(kind: type[object]) -> _Slots:
     names = [each.name for each in fields(kind)]
     sets = tuple(getattr(kind, name).__set__ for name in names)
     return _Slots(attrgetter(*names), sets, dict(zip(names, sets, strict=True)), getattr(kind, "__post_init__", None))
@@ -39,11 +39,11 @@ def altered(value: T, **changes: Any) -> T:
 
     Raises KeyError where it has no such field.
     """
-    slots = _slots_of(type(value))
-    copy: T = object.__new__(type(value))
+    kind: type[Any] = type(value)
+    slots, copy = _slots_of(kind), object.__new__(kind)
     deque(map(call, slots.sets, repeat(copy), slots.read(value)), maxlen=0)
     for name, each in changes.items():
         slots.set_by_name[name](copy, each)
     if slots.made is not None:
         slots.made(copy)
-    return copy
+    return cast("T", copy)
