@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -13,7 +15,7 @@ from optsched.policy.ordering import due_at
 from optsched.policy.victims import estimated_end, grace_s
 from optsched.rounds.assignment import Assignment, Change
 from optsched.rounds.check import amount_of
-from optsched.rounds.problem import Ints, Problem, Reals, RoundJob, Spread, What
+from optsched.rounds.problem import Cut, Ints, Problem, Reals, RoundJob, Spread, What
 from optsched.rounds.rights import NOTHING, has_right
 from optsched.solve.packing import pack
 from optsched.values.ids import JobId
@@ -202,12 +204,22 @@ class Forecast:
         What an earlier round planned for it stands as long as it can still be kept and nothing is sooner: a start that
         was told does not come later because something else looks as good by now.
         """
-        found, before = self._soonest(job), self._as_before(job)
+        before = self._as_before(job)
         if before is None:
-            return found
+            return self._soonest(job)
+        start = before.start_at
+        if start is not None and not self._sooner(job, start):
+            return before
+        found = self._soonest(job)
         if found is None or found.start_at is None:
             return before
-        return found if before.start_at is None or found.start_at < before.start_at else before
+        return found if start is None or found.start_at < start else before
+
+    def _sooner(self, job: RoundJob, start: float) -> bool:
+        """Return whether the job can start before an instant: more room comes free with time, so just before it."""
+        at = bisect_left(self.times, start) - 1
+        last = self.times[at] if at >= 0 and self.times[at] > self.now else self.now
+        return last < start and self._at(job, last) is not None
 
     def _as_before(self, job: RoundJob) -> Reserved | None:
         """Return what an earlier round planned for the job, None where it can no longer be kept."""
@@ -225,10 +237,11 @@ class Forecast:
 
     def _soonest(self, job: RoundJob) -> Reserved | None:
         """Return where and when the job can start first, whatever was planned before."""
-        spread = self._at(job, self.now)
+        least = self._not_before(job)
+        spread = self._at(job, self.now) if least <= self.now else None
         if spread is not None:
             return Reserved(job, spread, self.now)
-        first, spread = self._first(job)
+        first, spread = self._first(job, least)
         if spread is not None:
             return Reserved(job, spread, self.times[first])
         waited = self.now - job.job.submitted_at
@@ -237,15 +250,63 @@ class Forecast:
             return None if eventually is None else Reserved(job, eventually, None)
         return None
 
-    def _first(self, job: RoundJob) -> tuple[int, Spread | None]:
-        """Return the first of the `times` at which the job can start, and where; None where it is at none of them.
+    def _not_before(self, job: RoundJob) -> float:
+        """Return an instant before which the job cannot start: too few nodes have room for a unit of it by then.
 
-        Mostly that is near the instant that was planned before: it is looked for from there on, in growing steps.
+        It tells nothing (-inf) of jobs whose units differ from node to node.
         """
-        low, high, step, spread = 0, len(self.times), 1, None
-        told = self._before.get(job.job.id)
-        near = told is not None and told.start_estimate_at is not None
-        at = bisect_left(self.times, told.start_estimate_at or 0.0) if told is not None else 0
+        if job.cut not in (Cut.ONE_NODE, Cut.PER_NODE):
+            return -NEVER
+        unit = job.minimum if job.cut is Cut.ONE_NODE else job.unit
+        left = self.problem.nodes.free - self._booked
+        # What others take first comes back at its end; what guests have is there already, and does not come then.
+        ahead, unstopped = self._start_takes[:, 0] < job.index, self._stop_keeps[:, 0] > job.index
+        taken = np.concatenate([self._start_takes[ahead], self._stop_keeps[unstopped]])[:, 1:3]
+        until = np.concatenate([self._start_ends[ahead], self._stop_ends[unstopped]])
+        guests = [
+            (n, -count, self._end_of[each.index]) for each in self._guests_of(job) for n, count in each.spread_now
+        ]
+        node, back = (np.concatenate([taken[:, i], np.array([g[i] for g in guests], dtype=np.int64)]) for i in (0, 1))
+        np.subtract.at(left, node, back)
+        ends = np.concatenate([until, np.array([end for _, _, end in guests], dtype=np.float64)])
+        node, through, ends = self._by_node(node, back, ends) if len(node) else self._all_by_node
+        enough = (left[node] + through >= unit).nonzero()[0]
+        # From an entry on a node has room; the first of each node is the earliest.
+        first = enough[np.diff(node[enough], prepend=-1) != 0]
+        room_at = np.full(len(left), NEVER)
+        room_at[node[first]] = ends[first]
+        room_at[left >= unit] = -NEVER
+        count = -(-job.minimum // unit)
+        known = room_at[job.nodes]
+        return float(np.partition(known, count - 1)[count - 1]) if count <= len(known) else NEVER
+
+    def _guests_of(self, job: RoundJob) -> Sequence[RoundJob]:
+        """Return who goes when a job starts, of those that have not gone by then."""
+        return self._guests.get(job.job.id, ())
+
+    def _by_node(self, node: Ints, gpus: Ints, ends: Reals) -> tuple[Ints, Ints, Reals]:
+        """Return what comes free, and this too, node by node in the order of its end: node, all until then, end."""
+        node, gpus = np.concatenate([self._nodes, node]), np.concatenate([self._gpus, gpus])
+        ends = np.concatenate([self._ends, ends])
+        order = np.lexsort((ends, node))
+        node, gpus = node[order], gpus[order]
+        through = gpus.cumsum()
+        begins = np.flatnonzero(np.diff(node, prepend=-1))
+        through -= np.repeat((through - gpus)[begins], np.diff(begins, append=len(node)))
+        return node, through, ends[order]
+
+    @cached_property
+    def _all_by_node(self) -> tuple[Ints, Ints, Reals]:
+        nothing = np.zeros(0, dtype=np.int64)
+        return self._by_node(nothing, nothing, np.zeros(0))
+
+    def _first(self, job: RoundJob, least: float) -> tuple[int, Spread | None]:
+        """Return the first of the `times` from `least` on at which the job can start, and where; None if at none.
+
+        Mostly that is the very first of them: it is looked for from there on, in growing steps.
+        """
+        low, high, step, spread = bisect_left(self.times, least), len(self.times), 1, None
+        at, near = low, not math.isinf(least)
         back: bool | None = None
         while low < high:
             middle = at if near and low <= at < high else (low + high) // 2
@@ -305,7 +366,7 @@ class Forecast:
         taken = np.concatenate([self._start_takes[ahead], self._stop_keeps[unstopped]])
         _, on, gpus_taken, cpus_taken, memory_taken = taken.T
         gpus = np.maximum(0, np.minimum(arrays.free + self._freed(gone, "gpus"), arrays.capacity) - self._booked)
-        leaving = {each.index: each for each in (*self._guests.get(job.job.id, ()), *forced)}
+        leaving = {each.index: each for each in (*self._guests_of(job), *forced)}
         gone_too = [
             (n, count, count * each.cpus_per_gpu_u, count * each.memory_per_gpu_u)
             for each in leaving.values()
