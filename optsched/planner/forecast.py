@@ -17,6 +17,7 @@ from optsched.rounds.assignment import Assignment, Change
 from optsched.rounds.check import amount_of
 from optsched.rounds.problem import Cut, Ints, Problem, Reals, RoundJob, Spread, What
 from optsched.rounds.rights import NOTHING, has_right
+from optsched.rounds.room import usable
 from optsched.solve.packing import pack
 from optsched.values.ids import JobId
 from optsched.values.job import gpus_on
@@ -319,6 +320,11 @@ class Forecast:
             near, back, step = near and back in (None, found is not None), found is not None, 2 * step
         return low, spread
 
+    def _must_take_all(self, job: RoundJob, inside: Ints) -> bool:
+        """Return whether the job fits inside these GPUs only if it takes all of them, and anywhere among them."""
+        anywhere = job.cut is Cut.PER_NODE and job.required is None and not job.slices
+        return anywhere and len(self.problem.gpu_types) == 1 and int(inside.sum()) == job.minimum
+
     def _eventually(self, job: RoundJob) -> Spread | None:
         """Return where the job can start once as few as possible of those without a known end are gone.
 
@@ -386,4 +392,9 @@ class Forecast:
             np.add.at(memory, left_on, memory_left)
             np.subtract.at(memory, on, memory_taken)
         gpus = np.maximum(0, gpus) if inside is None else np.clip(gpus, 0, inside)
+        if inside is not None and self._must_take_all(job, inside):
+            room = usable(job, arrays, gpus, cpus, memory)
+            if int(room.sum()) < job.minimum:
+                return None
+            return tuple((n, job.unit) for n in room.nonzero()[0].tolist())
         return pack(self.problem, job, gpus, cpus, memory, job.minimum)

@@ -28,7 +28,7 @@ class _Slots(NamedTuple):
 
 
 @cache
-def _slots_of(kind: type[object]) -> _Slots:
+def _slots_of(kind: Any) -> _Slots:
     names = [each.name for each in fields(kind)]
     sets = tuple(getattr(kind, name).__set__ for name in names)
     return _Slots(attrgetter(*names), sets, dict(zip(names, sets, strict=True)), getattr(kind, "__post_init__", None))
@@ -39,7 +39,7 @@ def altered(value: T, **changes: Any) -> T:
 
     Raises KeyError where it has no such field.
     """
-    kind: type[Any] = type(value)
+    kind: Any = type(value)
     slots, copy = _slots_of(kind), object.__new__(kind)
     deque(map(call, slots.sets, repeat(copy), slots.read(value)), maxlen=0)
     for name, each in changes.items():
