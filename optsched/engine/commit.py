@@ -19,6 +19,7 @@ from optsched.engine.runs import stop_run
 from optsched.engine.state import Change, Claim, JobRecord, StopCause, goes_on
 from optsched.engine.tables import JobTrigger
 from optsched.planner.instants import moment_text, span_text
+from optsched.values.altered import altered
 from optsched.values.cluster import NodeState
 from optsched.values.ids import JobId, NodeId
 from optsched.values.job import JobState, Placement, gpus_on
@@ -251,7 +252,7 @@ def is_news(record: JobRecord, waiting: Waiting) -> bool:
 
 
 def _note_why(draft: Draft, record: JobRecord, waiting: Waiting) -> None:
-    draft.put(replace(record, reason=waiting.detail, blocked_by=waiting.reason, unseen=False), quietly=True)
+    draft.put(altered(record, reason=waiting.detail, blocked_by=waiting.reason, unseen=False), quietly=True)
 
 
 def waits(draft: Draft, event: Waits) -> None:

@@ -10,6 +10,7 @@ from optsched.engine.records import Records
 from optsched.engine.state import Booking, Claim, JobRecord, NodeRecord, State, booking_of
 from optsched.engine.tables import ENDS, GOES_ON, JobTrigger, NodeTrigger, job_after, node_after
 from optsched.errors import InternalError
+from optsched.values.altered import altered
 from optsched.values.ids import JobId, NodeId
 from optsched.values.job import Job, Placement, gpus_on
 
@@ -44,15 +45,12 @@ class Draft:
     def freeze(self) -> Step:
         """Return the step. An event that changed nothing leaves the state as it was, but for the time."""
         state = self.before
-        touched = bool(self.fields) or self.claims is not state.claims or self.due != state.due or self._raised
-        touched = touched or any(
-            mine is not old
-            for mine, old in ((self.jobs, state.jobs), (self.ended, state.ended), (self.nodes, state.nodes))
-        )
-        if not touched:
-            after = state if self.now == state.now else replace(state, now=self.now)
+        kept = self.jobs is state.jobs and self.ended is state.ended and self.nodes is state.nodes
+        kept = kept and self.claims is state.claims and self.due == state.due
+        if kept and not self.fields and not self._raised:
+            after = state if self.now == state.now else altered(state, now=self.now)
             return Step(after, tuple(self.commands), tuple(self.notes))
-        after = replace(
+        after = altered(
             state,
             now=self.now,
             version=self.version,
@@ -62,7 +60,7 @@ class Draft:
             claims=self.claims,
             due=self.due,
             raised=self.version if self._raised else state.raised,
-            **self.fields,  # type: ignore[arg-type]
+            **self.fields,
         )
         return Step(after, tuple(self.commands), tuple(self.notes))
 
@@ -97,7 +95,10 @@ class Draft:
 
     def put(self, record: JobRecord, *, quietly: bool = False) -> JobRecord:
         """Store a job; `quietly`: plans made before this are still good."""
-        record = record if quietly else replace(record, changed=self.version)
+        record = record if quietly else altered(record, changed=self.version)
+        return self._store(record)
+
+    def _store(self, record: JobRecord) -> JobRecord:
         self._tell_waiting(record)
         if record.state in ENDS and not record.booked_on:
             if record.id in self.jobs:
@@ -123,8 +124,12 @@ class Draft:
 
     def put_node(self, record: NodeRecord, *, quietly: bool = False) -> None:
         """Store a node; `quietly`: plans made before this are still good."""
-        changed = record if quietly else replace(record, changed=self.version)
+        changed = record if quietly else altered(record, changed=self.version)
         self.nodes = Records.of(self.nodes).put(record.node.id, changed)
+
+    def _change_node(self, record: NodeRecord, **changes: object) -> None:
+        """Store a node with other fields."""
+        self.nodes = Records.of(self.nodes).put(record.node.id, altered(record, changed=self.version, **changes))
 
     def drop_node(self, node: NodeId) -> None:
         """Forget a node."""
@@ -138,7 +143,7 @@ class Draft:
             left = self.get("left")
             assert isinstance(left, dict)
             self.set(left={**left, record.job.team: self.version})
-        return self.put(replace(record, state=then, **changes))  # type: ignore[arg-type]
+        return self._store(altered(record, state=then, **(changes | {"changed": self.version})))
 
     def move_node(self, record: NodeRecord, trigger: NodeTrigger, reason: str = "", **changes: object) -> NodeRecord:
         """Take a node through its table."""
@@ -156,7 +161,7 @@ class Draft:
             record = self.node(name)
             if gpus_on(gpus) > room_on(record, gpus):
                 raise InternalError(f"{gpus_on(gpus)} GPUs of {name} are booked for {job.id}, which are not free")
-            self.put_node(replace(record, bookings=(*record.bookings, booking_of(job, job.run, gpus))))
+            self._change_node(record, bookings=(*record.bookings, booking_of(job, job.run, gpus)))
 
     def release(self, job: JobId, node: NodeId, run: int | None = None) -> bool:
         """Take the bookings of a job off a node (None: of all its runs); False where it has none there."""
@@ -166,10 +171,10 @@ class Draft:
         left = tuple(each for each in record.bookings if each.job != job or (run is not None and each.run != run))
         if len(left) == len(record.bookings):
             return False
-        self.put_node(replace(record, bookings=left))
+        self._change_node(record, bookings=left)
         known = self.record(job)
         if known is not None and not any(each.job == job for each in left):
-            self.put(replace(known, booked_on=known.booked_on - {node}))
+            self._store(altered(known, changed=self.version, booked_on=known.booked_on - {node}))
         self.freed = True
         self.due = True
         return True
@@ -181,7 +186,7 @@ class Draft:
                 self.put_node(self.nodes[node])
         others = tuple(job for job in self.claims if job != record.id)
         self.claims = (*others, record.id) if claim is not None else others
-        return self.put(replace(record, claim=claim))
+        return self._store(altered(record, changed=self.version, claim=claim))
 
     def set(self, **fields: object) -> None:
         """Set fields of the state."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from optsched.engine.commands import Kind, Verb
 from optsched.engine.draft import Draft, room_on, side_fits
 from optsched.engine.health import suspect
 from optsched.engine.places import barred_nodes, claimed, held_for_others, lies_as_required, pick, stand_in, without
+from optsched.engine.records import Records
 from optsched.engine.runs import abandon, fail, good_checkpoint
 from optsched.engine.state import Change, Claim, JobRecord, Launch, NodeRecord, share_of
 from optsched.engine.tables import JobTrigger
+from optsched.values.altered import altered
 from optsched.values.cluster import NodeState
-from optsched.values.ids import NodeId
+from optsched.values.ids import JobId, NodeId
 from optsched.values.job import JobState, gpus_on
 
 
@@ -33,11 +36,15 @@ def promote(draft: Draft) -> None:
         if _old_run_lives(draft, record):
             continue
         if starting is None:
-            starting = sum(len(each.job.placement) for each in draft.jobs.values() if each.launch is not None)
+            starting = sum(Records.of(draft.jobs).parts(_starting_nodes))
         if starting and starting + len(claim.placement) > draft.before.settings.max_starting_nodes:
             continue
         starting += len(claim.placement)
         _begin(draft, record, claim)
+
+
+def _starting_nodes(chunk: Mapping[JobId, JobRecord]) -> int:
+    return sum(len(each.job.placement) for each in chunk.values() if each.launch is not None)
 
 
 def _old_run_lives(draft: Draft, record: JobRecord) -> bool:
@@ -58,8 +65,9 @@ def _free(node: NodeRecord, record: JobRecord, gpus: int | tuple[int, ...]) -> b
 def _begin(draft: Draft, record: JobRecord, claim: Claim) -> None:
     """Book the GPUs of a claim for a new run and ask the agents to reserve them."""
     kept = good_checkpoint(record, draft.now)
-    record = draft.claim(record, None)
-    job = replace(
+    # Its nodes change as they are booked.
+    draft.claims = tuple(name for name in draft.claims if name != record.id)
+    job = altered(
         record.job,
         state=JobState.RUNNING,
         run=record.job.run + 1,
@@ -71,6 +79,7 @@ def _begin(draft: Draft, record: JobRecord, claim: Claim) -> None:
     record = draft.move(
         record,
         JobTrigger.START,
+        claim=None,
         job=job,
         launch=Launch(reserving=True, since=draft.now),
         booked_on=record.booked_on | claim.placement.keys(),
@@ -98,9 +107,9 @@ def ready(draft: Draft, record: JobRecord, node: NodeId, *, reserved: bool) -> N
     done = launch.ready | {node}
     job = record.job
     if len(done) < len(job.placement):
-        draft.put(replace(record, launch=replace(launch, ready=done)), quietly=True)
+        draft.put(altered(record, launch=replace(launch, ready=done)), quietly=True)
     elif reserved:
-        draft.put(replace(record, launch=Launch(reserving=False, since=draft.now)), quietly=True)
+        draft.put(altered(record, launch=Launch(reserving=False, since=draft.now)), quietly=True)
         for each, gpus in job.placement.items():
             draft.command(Verb.START, each, job.id, job.run, gpus=gpus)
     else:

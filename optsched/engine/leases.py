@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 
 from optsched.engine import events
 from optsched.engine.commands import Kind
 from optsched.engine.draft import Draft
 from optsched.engine.health import gpus_changed, known, lose_all
+from optsched.engine.records import Records
 from optsched.engine.settings import Settings
 from optsched.engine.state import NodeRecord, State
 from optsched.values.cluster import NodeState
@@ -51,11 +54,20 @@ def ends_of_lease(record: NodeRecord, settings: Settings) -> tuple[float, float]
     return late, gone
 
 
+def _leased_of(chunk: Mapping[NodeId, NodeRecord]) -> list[NodeRecord]:
+    return [each for each in chunk.values() if each.last_seen_at is not None and each.node.state is not NodeState.DOWN]
+
+
+def leased(nodes: Mapping[NodeId, NodeRecord]) -> Iterator[NodeRecord]:
+    """Return the nodes whose agents hold a lease."""
+    return chain.from_iterable(Records.of(nodes).parts(_leased_of))
+
+
 def expired(state: State, now: float) -> tuple[list[NodeId], list[NodeId]]:
     """Return the nodes whose agents are late, and of those the ones that are given up, on the scheduler's clock."""
     late, gone = [], []
-    for name, record in state.nodes.items():
-        ends = ends_of_lease(record, state.settings)
+    for record in leased(state.nodes):
+        name, ends = record.node.id, ends_of_lease(record, state.settings)
         if ends is not None and now > ends[0]:
             late.append(name)
             if now > ends[1]:

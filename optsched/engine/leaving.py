@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from optsched.engine.draft import room_on
 from optsched.engine.events import Cause, Decided
-from optsched.engine.state import JobRecord, State, tokens_at
+from optsched.engine.records import Records
+from optsched.engine.state import JobRecord, NodeRecord, State, tokens_at
 from optsched.engine.view import FIRST_S
 from optsched.policy.victims import estimated_end, grace_s, median_reporting_start, stop_cost, waited_for
 from optsched.values.cluster import NodeState, Reservation, ReservationKind
@@ -45,10 +47,14 @@ def windows_ahead(reservations: Mapping[ReservationId, Reservation], now: float)
     return [each for each in reservations.values() if each.kind is ReservationKind.MAINTENANCE and each.end_at > now]
 
 
+def _draining_of(chunk: Mapping[NodeId, NodeRecord]) -> list[NodeId]:
+    return [name for name, each in chunk.items() if each.node.state is NodeState.DRAINING]
+
+
 def to_leave(state: State) -> dict[JobId, frozenset[NodeId]]:
     """Return, by running preemptible job, its nodes that drain or that a window is about to close."""
     found: dict[JobId, frozenset[NodeId]] = {}
-    draining = {name for name, each in state.nodes.items() if each.node.state is NodeState.DRAINING}
+    draining = set(chain.from_iterable(Records.of(state.nodes).parts(_draining_of)))
     windows = windows_ahead(state.reservations, state.now)
     if not (draining or windows) or not state.profile.migration:
         return found

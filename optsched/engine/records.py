@@ -5,16 +5,42 @@ A state has 100,000 jobs and an event changes one of them; a copy of a dict for 
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, Mapping, Sequence, Set, ValuesView
-from itertools import chain
-from typing import TypeVar, overload
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, Set, ValuesView
+from itertools import chain, compress
+from operator import is_not
+from typing import Any, TypeVar, overload
 
 K = TypeVar("K")
 V = TypeVar("V")
 D = TypeVar("D")
+P = TypeVar("P")
 
-CHUNK = 256
-"""Entries of a chunk, at most: a new version copies one chunk, and the list of all."""
+CHUNK = 64
+"""Entries of a chunk, at most: a new version copies one chunk, and the list of all.
+
+What is known of a chunk is found out anew once one entry has changed, so small ones save work where many change.
+"""
+
+
+_NOTHING: Any = object()
+
+
+class Chunk(dict[K, V]):
+    """Some entries, never changed; `found` is what was found out of them, by what looked for it.
+
+    `marks` are what was found of each entry alone, likewise; where they are not here yet, `known` may be the last chunk
+    before this one that has them.
+    """
+
+    __slots__ = ("found", "known", "marks")
+
+    def __init__(self, entries: Mapping[K, V] | Sequence[tuple[K, V]] = ()) -> None:
+        super().__init__(entries)
+        self.found: dict[object, Any] = {}
+        self.marks: dict[object, dict[K, Any]] = {}
+        self.known: Chunk[K, V] | None = None
+        if isinstance(entries, Chunk):
+            self.known = entries if entries.marks else entries.known
 
 
 class Records(Mapping[K, V]):
@@ -27,7 +53,7 @@ class Records(Mapping[K, V]):
 
     __slots__ = ("_chunks", "_moved", "_size", "_where")
 
-    def __init__(self, chunks: tuple[dict[K, V], ...], where: dict[K, int], moved: set[K], size: int) -> None:
+    def __init__(self, chunks: tuple[Chunk[K, V], ...], where: dict[K, int], moved: set[K], size: int) -> None:
         self._chunks = chunks
         self._where = where
         self._moved = moved
@@ -39,7 +65,7 @@ class Records(Mapping[K, V]):
         if isinstance(given, Records):
             return given
         items = list(given.items())
-        chunks = tuple(dict(items[first : first + CHUNK]) for first in range(0, len(items), CHUNK))
+        chunks = tuple(Chunk(items[first : first + CHUNK]) for first in range(0, len(items), CHUNK))
         where = {key: number for number, chunk in enumerate(chunks) for key in chunk}
         return cls(chunks, where, set(), len(items))
 
@@ -50,7 +76,8 @@ class Records(Mapping[K, V]):
         if found is None:
             full = not self._chunks or len(self._chunks[-1]) >= CHUNK
             found = len(self._chunks) if full else len(self._chunks) - 1
-        changed = {**self._chunks[found], key: value} if found < len(self._chunks) else {key: value}
+        changed = Chunk(self._chunks[found] if found < len(self._chunks) else ())
+        changed[key] = value
         if new:
             if self._where.get(key, found) != found:
                 self._moved.add(key)
@@ -63,7 +90,7 @@ class Records(Mapping[K, V]):
         found = self._find(key)
         if found is None:
             raise KeyError(key)
-        changed = dict(self._chunks[found])
+        changed = Chunk(self._chunks[found])
         del changed[key]
         chunks = (*self._chunks[:found], changed, *self._chunks[found + 1 :])
         return self._thinned(Records(chunks, self._where, self._moved, self._size - 1))
@@ -77,7 +104,7 @@ class Records(Mapping[K, V]):
                 touched[found] = touched.get(found, 0) + 1
         chunks = list(self._chunks)
         for number in touched:
-            chunks[number] = {key: value for key, value in chunks[number].items() if key not in keys}
+            chunks[number] = Chunk([(key, value) for key, value in chunks[number].items() if key not in keys])
         return self._thinned(Records(tuple(chunks), self._where, self._moved, self._size - sum(touched.values())))
 
     @staticmethod
@@ -89,6 +116,41 @@ class Records(Mapping[K, V]):
     def chunks(self) -> Sequence[Mapping[K, V]]:
         """Return the entries in their chunks: the same object where nothing of a chunk has changed."""
         return self._chunks
+
+    def parts(self, look: Callable[[Mapping[K, V]], P]) -> list[P]:
+        """Return what `look` finds out of each chunk, chunk by chunk; it depends on nothing but the entries.
+
+        It is remembered with the chunk, so `look` has to be the same object the next time.
+        """
+        parts: list[P] = []
+        for chunk in self._chunks:
+            found = chunk.found
+            if look not in found:
+                found[look] = look(chunk)
+            parts.append(found[look])
+        return parts
+
+    def marks(self, look: Callable[[V], P]) -> list[dict[K, P]]:
+        """Return what `look` finds out of each value, chunk by chunk; as with `parts`, but value by value."""
+        marks: list[dict[K, P]] = []
+        for chunk in self._chunks:
+            found: dict[K, P] | None = chunk.marks.get(look)
+            if found is None:
+                before = chunk.known
+                marked: dict[K, P] = {} if before is None else before.marks.get(look, {})
+                if before is None or not marked:
+                    found = {key: look(value) for key, value in chunk.items()}
+                elif list(before) == list(chunk):
+                    found = marked.copy()
+                    for key, value in compress(chunk.items(), map(is_not, chunk.values(), before.values())):
+                        found[key] = look(value)
+                else:
+                    was = before.get
+                    found = {key: marked[key] if was(key) is value else look(value) for key, value in chunk.items()}
+                chunk.marks[look] = found
+                chunk.known = None
+            marks.append(found)
+        return marks
 
     def _find(self, key: K) -> int | None:
         """Return the number of the chunk that a key is in."""
@@ -113,7 +175,15 @@ class Records(Mapping[K, V]):
     def get(self, key: K, /, default: V | D) -> V | D: ...
     def get(self, key: K, /, default: V | D | None = None) -> V | D | None:
         """Return the value of a key, else the default."""
-        found = self._find(key)
+        # What is found at once, as nearly all is, is looked up but once.
+        told = self._where.get(key)
+        if told is None:
+            return default
+        if told < len(self._chunks):
+            value: V = self._chunks[told].get(key, _NOTHING)
+            if value is not _NOTHING:
+                return value
+        found = self._find(key) if key in self._moved else None
         return default if found is None else self._chunks[found][key]
 
     def __contains__(self, key: object) -> bool:

@@ -15,6 +15,7 @@ from optsched.engine.runs import complete, drained, fail
 from optsched.engine.state import JobRecord, Saved
 from optsched.engine.tables import ENDS, HOLDS_RUN
 from optsched.planner.instants import moment_text
+from optsched.values.altered import altered
 from optsched.values.ids import JobId, NodeId
 from optsched.values.job import Job
 
@@ -140,7 +141,7 @@ def checkpointed(draft: Draft, event: events.Checkpointed) -> None:
         return
     kept = (*record.checkpoints, saved)[-settings.checkpoints_kept :]
     priced = taken if saved.safe_at is not None else job.last_checkpoint_at
-    draft.put(replace(record, checkpoints=kept, job=replace(job, last_checkpoint_at=priced)), quietly=True)
+    draft.put(altered(record, checkpoints=kept, job=altered(job, last_checkpoint_at=priced)), quietly=True)
     draft.due = True
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from optsched.engine.commands import Kind, Verb
 from optsched.engine.draft import Draft, of_run
+from optsched.engine.records import Records
 from optsched.engine.state import Claim, JobRecord, Rest, Saved, Stop, StopCause, tokens_at
 from optsched.engine.tables import HOLDS_RUN, JobTrigger
 from optsched.policy.victims import grace_s
 from optsched.values.cluster import NodeState
-from optsched.values.ids import JobId, NodeId
+from optsched.values.ids import JobId, NodeId, TeamId, UserId
 from optsched.values.job import Job, JobState, gpus_on
 from optsched.values.profile import Profile
 
@@ -154,12 +155,12 @@ def _learn(draft: Draft, record: JobRecord) -> None:
     started, stated = record.job.started_at, record.estimate_s
     if started is None or not stated or record.state not in HOLDS_RUN:
         return
-    history = draft.get("history")
+    history: Mapping[tuple[TeamId, UserId], tuple[float, ...]] = draft.get("history")  # type: ignore[assignment]
     settings = draft.before.settings
-    assert isinstance(history, dict)
     ratio = (record.done_s + draft.now - started) / stated
     key = (record.job.team, record.job.user)
-    draft.set(history={**history, key: (*history.get(key, ()), ratio)[-settings.history_kept :]})
+    known = (*history.get(key, ()), ratio)[-settings.history_kept :]
+    draft.set(history=Records.of(history).put(key, known))
 
 
 def _end(draft: Draft, record: JobRecord, trigger: JobTrigger, reason: str) -> JobRecord:

@@ -6,9 +6,10 @@ nothing changed, so what follows from records alone is known by the chunk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from functools import cache
+from itertools import chain
 
 from optsched.engine.draft import SIDE_SLACK
 from optsched.engine.records import Records
@@ -18,38 +19,14 @@ from optsched.values.ids import JobId, NodeId, TeamId, UserId
 from optsched.values.job import Job, JobState, gpus_on
 from optsched.values.profile import Profile
 
-K = TypeVar("K")
-R = TypeVar("R")
-P = TypeVar("P")
-
 Owner = tuple[TeamId, UserId]
-
-
-class ByChunk(Generic[K, R, P]):
-    """What `look` finds out of each chunk of a mapping, remembered for the chunks of the mapping last asked about."""
-
-    def __init__(self, look: Callable[[Mapping[K, R]], P]) -> None:
-        self._look = look
-        self._known: dict[int, tuple[Mapping[K, R], P]] = {}
-
-    def of(self, records: Mapping[K, R]) -> list[P]:
-        """Return what was found out, in the order of the chunks."""
-        there: dict[int, tuple[Mapping[K, R], P]] = {}
-        found: list[P] = []
-        for chunk in Records.of(records).chunks():
-            known = self._known.get(id(chunk))
-            if known is None or known[0] is not chunk:
-                known = (chunk, self._look(chunk))
-            there[id(chunk)] = known
-            found.append(known[1])
-        self._known = there
-        return found
 
 
 @dataclass(slots=True)
 class JobsSeen:
-    """The jobs of a chunk. `plain` flags those that a round sees as they stand, whatever the time.
+    """The jobs of a chunk. `plain` flags those that a round sees as they stand, whatever the time, unless all are.
 
+    `marks` are what is known of each record, `owners` the owners of those whose estimates history may correct.
     `positions` are those of the jobs whose estimates history may correct, by owner. The others list records: `tied` may
     be kept from starting by somebody's word, `resting` wait with room kept for them, `frail` wait after runs that
     failed early, `unsettled` may have bookings of runs that do not go on, `guests` were let into what is held for
@@ -58,7 +35,9 @@ class JobsSeen:
 
     records: tuple[JobRecord, ...]
     plain: tuple[bool, ...]
-    positions: Mapping[Owner, Sequence[int]]
+    marks: dict[JobId, int]
+    owners: list[Owner | None]
+    positions: dict[Owner, list[int]]
     tied: tuple[JobRecord, ...]
     resting: tuple[JobRecord, ...]
     frail: tuple[JobRecord, ...]
@@ -75,44 +54,95 @@ class Seen:
 
     def __init__(self) -> None:
         self._profile: Profile | None = None
-        self._jobs: ByChunk[JobId, JobRecord, JobsSeen] = ByChunk(self._look)
-        self._overfull: ByChunk[NodeId, NodeRecord, tuple[NodeId, ...]] = ByChunk(_overfull_of)
-        self._fewest_tokens = 0.0
+        self._known: list[JobsSeen] = []
+        self._mark = _marking(0.0)
+
+    def overfull(self, nodes: Mapping[NodeId, NodeRecord]) -> set[NodeId]:
+        """Return the nodes of which more is booked than they have by now."""
+        marks = Records.of(nodes).marks(overfull)
+        return {name for chunk in marks if True in chunk.values() for name, over in chunk.items() if over}
 
     def jobs(self, jobs: Mapping[JobId, JobRecord], profile: Profile) -> list[JobsSeen]:
         """Return what is known of the jobs of a state."""
         if profile is not self._profile:
-            self._profile, self._jobs = profile, ByChunk(self._look)
             bucket = profile.preempt_tokens
             # Below one token a bucket fills with time; where it never holds one, nothing is plain.
-            self._fewest_tokens = 0.0 if bucket is None else 1.0 if bucket.burst >= 1.0 else float("inf")
-        return self._jobs.of(jobs)
+            fewest = 0.0 if bucket is None else 1.0 if bucket.burst >= 1.0 else float("inf")
+            self._profile, self._known, self._mark = profile, [], _marking(fewest)
+        records = Records.of(jobs)
+        found: list[JobsSeen] = []
+        for number, (chunk, marks) in enumerate(zip(records.chunks(), records.marks(self._mark), strict=True)):
+            before = self._known[number] if number < len(self._known) else None
+            if before is not None and before.marks is marks:
+                found.append(before)
+            else:
+                found.append(_jobs_seen(chunk, marks, before))
+        self._known = found
+        return found
 
-    def overfull(self, nodes: Mapping[NodeId, NodeRecord]) -> set[NodeId]:
-        """Return the nodes of which more is booked than they have by now."""
-        return {name for names in self._overfull.of(nodes) for name in names}
 
-    def _look(self, chunk: Mapping[JobId, JobRecord]) -> JobsSeen:
-        records = tuple(chunk.values())
-        queued = [each for each in records if each.state is JobState.QUEUED]
-        positions: dict[Owner, list[int]] = {}
-        for position, each in enumerate(records):
-            if each.job.estimated_runtime_s is not None:
-                positions.setdefault((each.job.team, each.job.user), []).append(position)
-        plain = tuple(each.tokens >= self._fewest_tokens and _as_it_stands(each) for each in records)
-        return JobsSeen(
-            records,
-            plain=plain,
-            positions=positions,
-            tied=tuple(each for each in records if each.held is not None or each.after or each.array is not None),
-            resting=tuple(each for each in queued if each.rest is not None),
-            frail=tuple(each for each in queued if each.failed_early),
-            unsettled=tuple(
-                each for each in records if each.booked_on and (each.state not in GOES_ON or each.job.run > 1)
-            ),
-            guests=tuple(each for each in records if each.on_call),
-            all_plain=all(plain),
-        )
+_PLAIN, _TIED, _RESTING, _FRAIL, _UNSETTLED, _GUEST, _ESTIMATED = (1 << bit for bit in range(7))
+"""What there may be to a record, one bit each."""
+
+
+@cache
+def _marking(fewest_tokens: float) -> Callable[[JobRecord], int]:
+    """Return what tells which bits a record has; below so many tokens none is plain."""
+
+    def mark(record: JobRecord) -> int:
+        found = _ESTIMATED if record.job.estimated_runtime_s is not None else 0
+        if record.tokens >= fewest_tokens and _as_it_stands(record):
+            found |= _PLAIN
+        if record.held is not None or record.after or record.array is not None:
+            found |= _TIED
+        if record.state is JobState.QUEUED:
+            found |= (record.rest is not None) * _RESTING | (record.failed_early > 0) * _FRAIL
+        if record.booked_on and (record.state not in GOES_ON or record.job.run > 1):
+            found |= _UNSETTLED
+        return found | bool(record.on_call) * _GUEST
+
+    return mark
+
+
+def _jobs_seen(chunk: Mapping[JobId, JobRecord], marked: dict[JobId, int], before: JobsSeen | None) -> JobsSeen:
+    """Return what is known of a chunk, given what was of the one in its place."""
+    records, marks = tuple(chunk.values()), list(marked.values())
+    there, always = 0, _PLAIN
+    for each in set(marks):
+        there, always = there | each, always & each
+
+    def those(bit: int) -> tuple[JobRecord, ...]:
+        return tuple(each for each, mark in zip(records, marks, strict=True) if mark & bit) if there & bit else ()
+
+    if before is not None and len(before.records) == len(records):
+        pairs = zip(records, marks, before.records, before.owners, strict=True)
+        owners = [owner if each is old else _owner(each, mark) for each, mark, old, owner in pairs]
+    else:
+        owners = [_owner(each, mark) for each, mark in zip(records, marks, strict=True)]
+    if before is not None and before.owners == owners:
+        positions = before.positions
+    else:
+        positions = {}
+        for position, owner in enumerate(owners):
+            if owner is not None:
+                positions.setdefault(owner, []).append(position)
+    return JobsSeen(
+        records,
+        plain=() if always else tuple([bool(mark & _PLAIN) for mark in marks]),
+        marks=marked,
+        owners=owners,
+        positions=positions,
+        tied=those(_TIED),
+        resting=those(_RESTING),
+        frail=those(_FRAIL),
+        unsettled=those(_UNSETTLED),
+        guests=those(_GUEST),
+        all_plain=bool(always),
+    )
+
+
+def _owner(record: JobRecord, mark: int) -> Owner | None:
+    return (record.job.team, record.job.user) if mark & _ESTIMATED else None
 
 
 def _as_it_stands(record: JobRecord) -> bool:
@@ -134,10 +164,6 @@ def _as_it_stands(record: JobRecord) -> bool:
     )
 
 
-def _overfull_of(chunk: Mapping[NodeId, NodeRecord]) -> tuple[NodeId, ...]:
-    return tuple(name for name, record in chunk.items() if overfull(record))
-
-
 def overfull(record: NodeRecord) -> bool:
     """Return whether more of a node is booked than it has by now."""
     node, gpus, cpus, memory = record.node, 0, 0.0, 0.0
@@ -154,4 +180,4 @@ def overfull(record: NodeRecord) -> bool:
 
 def each_of(parts: list[JobsSeen], which: Callable[[JobsSeen], tuple[JobRecord, ...]]) -> Iterator[JobRecord]:
     """Yield one list of all chunks, in order."""
-    return (record for part in parts for record in which(part))
+    return chain.from_iterable(map(which, parts))

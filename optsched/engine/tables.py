@@ -35,6 +35,9 @@ class JobTrigger(enum.Enum):
     REFUSE = "refuse"
     """The first round that looks at it finds that its start deadline cannot be met."""
 
+    __hash__ = object.__hash__
+    """There is one object of each, and they are looked up at every step: by name that takes several times as long."""
+
 
 class NodeTrigger(enum.Enum):
     """What moves a node from one state to another."""
@@ -55,6 +58,9 @@ class NodeTrigger(enum.Enum):
     """An operator wants it empty."""
     UNCORDON = "uncordon"
     """An operator opens it again."""
+
+    __hash__ = object.__hash__
+    """There is one object of each, and they are looked up at every step: by name that takes several times as long."""
 
 
 J, N = JobState, NodeState

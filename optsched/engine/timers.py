@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from optsched.engine import leases
 from optsched.engine.commands import Kind, Verb
@@ -12,13 +13,14 @@ from optsched.engine.draft import Draft
 from optsched.engine.forget import forget, next_forgetting
 from optsched.engine.holders import held_by
 from optsched.engine.launch import overdue
-from optsched.engine.leases import ends_of_lease
+from optsched.engine.leases import ends_of_lease, leased
 from optsched.engine.leaving import next_looks, to_leave, windows_ahead
 from optsched.engine.records import Records
 from optsched.engine.runs import ask, nodes_of_run, stop_run
 from optsched.engine.state import JobRecord, State, StopCause, tokens_at
 from optsched.planner.instants import moment_text
 from optsched.policy.victims import estimated_end, grace_s
+from optsched.values.altered import altered
 from optsched.values.ids import JobId
 from optsched.values.job import JobState
 from optsched.values.profile import Profile
@@ -32,10 +34,10 @@ def tick(draft: Draft) -> None:
     """Do what is due by now, and look again where waiting may have changed something."""
     leases.look(draft)
     forget(draft)
-    for record in list(draft.jobs.values()):
+    for record in list(chain.from_iterable(Records.of(draft.jobs).parts(_under_way))):
         if record.state is JobState.STARTING:
             overdue(draft, record)
-        elif record.stop is not None:
+        else:
             _kill(draft, record)
     _give_back(draft)
     stopped = draft.get("stopped")
@@ -43,14 +45,22 @@ def tick(draft: Draft) -> None:
     recent = tuple(each for each in stopped if each[0] > draft.now - HOUR_S)
     if len(recent) < len(stopped):
         draft.set(stopped=recent)
-    waits = False
-    for record in draft.jobs.values():
-        if record.state is JobState.QUEUED:
-            waits, deadline = True, record.job.start_deadline_at
-            if deadline is not None and draft.before.now < deadline <= draft.now:
-                draft.note(Kind.DEADLINE, "its start deadline is missed: it stays at the head of the queue", record.id)
-    if waits or to_leave(replace(draft.before, now=draft.now)):
+    waiting = list(chain.from_iterable(Records.of(draft.jobs).parts(_waiting)))
+    for record in waiting:
+        deadline = record.job.start_deadline_at
+        if deadline is not None and draft.before.now < deadline <= draft.now:
+            draft.note(Kind.DEADLINE, "its start deadline is missed: it stays at the head of the queue", record.id)
+    if waiting or to_leave(altered(draft.before, now=draft.now)):
         draft.due = True
+
+
+def _under_way(chunk: Mapping[JobId, JobRecord]) -> list[JobRecord]:
+    """Return the jobs of a chunk that start or stop."""
+    return [each for each in chunk.values() if each.state is JobState.STARTING or each.stop is not None]
+
+
+def _waiting(chunk: Mapping[JobId, JobRecord]) -> list[JobRecord]:
+    return [each for each in chunk.values() if each.state is JobState.QUEUED]
 
 
 def _kill(draft: Draft, record: JobRecord) -> None:
@@ -197,7 +207,7 @@ def next_wake(state: State, dutiful: Dutiful | None = None) -> float | None:
 def _duties(state: State, looked: Sequence[_Looked]) -> Iterator[float]:
     """Yield the instants at which something has to be done, or something that was kept back is not any more."""
     settings, profile = state.settings, state.profile
-    for node in state.nodes.values():
+    for node in leased(state.nodes):
         ends = ends_of_lease(node, settings)
         if ends is not None:
             yield ends[0] + 0.001

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
+from functools import cache
+from itertools import chain
+from operator import is_not
 
 from optsched.engine.kept import kept_back
+from optsched.engine.records import Records
 from optsched.engine.runs import left_s
-from optsched.engine.seen import JobsSeen, Seen, each_of
+from optsched.engine.seen import JobsSeen, Owner, Seen, each_of
 from optsched.engine.state import Booking, Claim, JobRecord, NodeRecord, State, booking_of, goes_on, tokens_at
 from optsched.policy.victims import grace_s
-from optsched.values.cluster import Node
-from optsched.values.ids import NODE_LEVEL, JobId, LevelName, NodeId, TeamId, UserId
+from optsched.values.altered import altered
+from optsched.values.cluster import Cluster, Node
+from optsched.values.ids import NODE_LEVEL, JobId, LevelName, NodeId
 from optsched.values.job import Job, JobState, gpus_on
 from optsched.values.profile import Profile
 from optsched.values.snapshot import Carried, Kept, Occupied, Snapshot
@@ -25,7 +30,7 @@ QUANTILE = 0.9
 
 HOUR_S = 3600.0
 
-Ratios = Mapping[tuple[TeamId, UserId], float]
+Ratios = Mapping[Owner, float]
 """By team and user, what share of the stated run time jobs need."""
 
 
@@ -35,7 +40,8 @@ class Viewer:
     def __init__(self) -> None:
         self.seen = Seen()
         self._corrected: dict[JobId, tuple[Job, Job]] = {}
-        self._ratios: Ratios = {}
+        self._ratios = _History()
+        self._cluster: tuple[Cluster | None, Cluster] = (None, Cluster(()))
 
     def snapshot(self, state: State) -> Snapshot:
         """Return what a round sees. Whoever has a claim counts as running there; who is told to stop as gone."""
@@ -45,10 +51,10 @@ class Viewer:
             kept_back(state.jobs, state.ended, each_of(parts, lambda part: part.tied)),
             self.seen.overfull(state.nodes),
             self._corrected,
-            self._ratios,
+            self._ratios.before,
+            self._ratios.of(state),
         )
-        self._ratios = looked.ratios
-        jobs = [job for part in parts for job in _jobs_of(part, looked)]
+        jobs = tuple(chain.from_iterable([_jobs_of(part, looked) for part in parts]))
         if len(self._corrected) > 2 * len(jobs) + 64:
             self._corrected = {job.id: self._corrected[job.id] for job in jobs if job.id in self._corrected}
         carried = Carried(
@@ -63,13 +69,25 @@ class Viewer:
         )
         return Snapshot(
             now=state.now,
-            cluster=replace(state.cluster, nodes=tuple(record.node for record in state.nodes.values())),
+            cluster=self._cluster_of(state),
             teams=tuple(state.teams.values()),
-            jobs=tuple(jobs),
+            jobs=jobs,
             reservations=tuple(state.reservations.values()),
             profile=_left_to_stop(state),
             carried=carried,
         )
+
+    def _cluster_of(self, state: State) -> Cluster:
+        """Return the cluster with its nodes, the same object as long as none of it has changed."""
+        nodes = tuple(chain.from_iterable(Records.of(state.nodes).parts(_nodes_of)))
+        base, before = self._cluster
+        if base is not state.cluster or before.nodes != nodes:
+            self._cluster = (state.cluster, replace(state.cluster, nodes=nodes))
+        return self._cluster[1]
+
+
+def _nodes_of(chunk: Mapping[NodeId, NodeRecord]) -> list[Node]:
+    return [record.node for record in chunk.values()]
 
 
 def snapshot_of(state: State) -> Snapshot:
@@ -91,12 +109,13 @@ class _Look:
         overfull: Set[NodeId],
         corrected: dict[JobId, tuple[Job, Job]],
         before: Ratios,
+        ratios: Ratios,
     ) -> None:
         self.state, self.barred, self.overfull = state, barred, overfull
         self._corrected = corrected
-        self.before, self.ratios = before, _ratios(state)
-        owners = self.ratios.keys() | before.keys()
-        self.changed = [owner for owner in owners if self.ratios.get(owner) != before.get(owner)]
+        self.before, self.ratios = before, ratios
+        owners: Set[Owner] = set() if ratios is before else ratios.keys() | before.keys()
+        self.changed = [owner for owner in owners if ratios.get(owner) != before.get(owner)]
         self.placed_at: dict[JobId, float] = {}
         self.protected: set[JobId] = set()
         self.pinned: set[JobId] = set()
@@ -116,7 +135,7 @@ class _Look:
         likely_s = _likely_s(job, job.estimated_runtime_s, ratio, self.state.now)
         known = self._corrected.get(job.id)
         if known is None or known[0] is not job or known[1].estimated_runtime_s != likely_s:
-            known = self._corrected[job.id] = (job, replace(job, estimated_runtime_s=likely_s))
+            known = self._corrected[job.id] = (job, altered(job, estimated_runtime_s=likely_s))
         return known[1]
 
     def _uncorrected(self, record: JobRecord) -> Job | None:
@@ -245,14 +264,34 @@ def _inside(node: Node, required: LevelName | None) -> str | None:
     return str(node.id) if required == NODE_LEVEL else node.domains.get(required)
 
 
-def _ratios(state: State) -> Ratios:
-    """Return, for teams and users with enough history, what share of the stated run time their jobs need at most."""
-    found = {}
-    for key, ratios in state.history.items():
-        if len(ratios) >= state.settings.history_runs:
-            ordered = sorted(ratios)
-            found[key] = ordered[min(len(ordered) - 1, int(QUANTILE * len(ordered)))]
-    return found
+class _History:
+    """What share of the stated run time the jobs of teams and users with enough history need at most."""
+
+    def __init__(self) -> None:
+        self._parts: list[Ratios] = []
+        self.before: Ratios = {}
+
+    def of(self, state: State) -> Ratios:
+        """Return it as it is in a state, the same object as `before` where nothing of it has changed."""
+        parts = Records.of(state.history).parts(_ratios_after(state.settings.history_runs))
+        if len(parts) != len(self._parts) or any(map(is_not, parts, self._parts)):
+            self._parts, self.before = parts, {owner: ratio for part in parts for owner, ratio in part.items()}
+        return self.before
+
+
+@cache
+def _ratios_after(runs: int) -> Callable[[Mapping[Owner, tuple[float, ...]]], Ratios]:
+    """Return what finds the ratios of a chunk of histories of so many runs at least."""
+
+    def ratios_of(chunk: Mapping[Owner, tuple[float, ...]]) -> Ratios:
+        found = {}
+        for owner, ratios in chunk.items():
+            if len(ratios) >= runs:
+                ordered = sorted(ratios)
+                found[owner] = ordered[min(len(ordered) - 1, int(QUANTILE * len(ordered)))]
+        return found
+
+    return ratios_of
 
 
 def _likely_s(job: Job, stated_s: float, ratio: float, now: float) -> float:
@@ -282,7 +321,8 @@ def _occupied(state: State, unsettled: Set[NodeId]) -> tuple[Occupied, ...]:
         record = state.jobs[name]
         for node, gpus in record.claim.placement.items() if record.claim else ():
             claims.setdefault(node, []).append(booking_of(record.job, 0, gpus))
-    nodes = ((name, record) for name, record in state.nodes.items() if name in unsettled)
+    chunks = (chunk for chunk in Records.of(state.nodes).chunks() if not unsettled.isdisjoint(chunk))
+    nodes = ((name, record) for chunk in chunks for name, record in chunk.items() if name in unsettled)
     rooms = (_draining(state, record, claims.get(name, [])) for name, record in nodes)
     return tuple(room for room in rooms if room is not None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from optsched.solve.ledger import Ledger
 from optsched.values.cluster import NodeState, Reservation, ReservationKind
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class After:
     """The cluster after a plan, as a waiting job finds it."""
 
@@ -25,8 +26,13 @@ class After:
     before: Ledger
     reserved: Sequence[Reserved]
     windows: tuple[Reservation, ...]
-    closed: Flags
     fits: dict[object, bool] = field(default_factory=dict)
+
+    @cached_property
+    def closed(self) -> Flags:
+        """The nodes that are not up, (N,)."""
+        nodes = self.problem.snapshot.cluster.nodes
+        return np.array([node.state is not NodeState.UP for node in nodes], dtype=bool)
 
 
 def after_plan(problem: Problem, reserved: Sequence[Reserved], assignment: Assignment) -> After:
@@ -46,8 +52,7 @@ def after_plan(problem: Problem, reserved: Sequence[Reserved], assignment: Assig
         ),
         key=lambda window: window.start_at,
     )
-    closed = np.array([node.state is not NodeState.UP for node in snapshot.cluster.nodes], dtype=bool)
-    return After(problem, assignment, ledger, Ledger(problem), reserved, tuple(windows), closed)
+    return After(problem, assignment, ledger, Ledger(problem), reserved, tuple(windows))
 
 
 def alike(job: RoundJob) -> tuple[object, ...]:

@@ -33,14 +33,15 @@ def explain_waiting(
 
     The advice for the first `prove` of them is proven by planning again; advice that is not proven is left out.
     """
+    waiting = [job for job in problem.queued if job.index not in assignment.changed and only in (None, job.job.id)]
+    if not waiting:
+        return ()
     after = after_plan(problem, reserved, assignment)
     known: dict[tuple[object, ...], tuple[str, str]] = {}
     told: dict[tuple[object, ...], Waiting] = {}
     reserved_for = {each.job.index for each in reserved}
     result: list[Waiting] = []
-    for job in problem.queued:
-        if job.index in assignment.changed or only not in (None, job.job.id):
-            continue
+    for job in waiting:
         proving = proof if len(result) < prove else None
         if proving is None and job.can_ever_run and job.index not in reserved_for:
             key = _same_reason(after, job)
@@ -51,14 +52,14 @@ def explain_waiting(
                     told[key] = why
             result.append(Waiting(job.job.id, why.reason, why.detail))
             continue
-        waiting, advice = _explain(after, job, known, advise=proving is not None)
+        told_of, advice = _explain(after, job, known, advise=proving is not None)
         unblock = None
-        if waiting.reason == "impossible":
+        if told_of.reason == "impossible":
             text = "change the request: no node or domain can hold it as written"
             unblock = Unblock(UnblockKind.NEVER, str(job.job.id), None, text)
         elif proving is not None:
             unblock = first_proven(problem, job, advice, proving)
-        result.append(Waiting(waiting.job, waiting.reason, waiting.detail, unblock))
+        result.append(Waiting(told_of.job, told_of.reason, told_of.detail, unblock))
     return tuple(result)
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -12,8 +15,9 @@ from optsched.policy.ordering import due_at
 from optsched.policy.victims import estimated_end, grace_s
 from optsched.rounds.assignment import Assignment, Change
 from optsched.rounds.check import amount_of
-from optsched.rounds.problem import Ints, Problem, Reals, RoundJob, Spread, What
+from optsched.rounds.problem import Cut, Ints, Problem, Reals, RoundJob, Spread, What
 from optsched.rounds.rights import NOTHING, has_right
+from optsched.rounds.room import usable
 from optsched.solve.packing import pack
 from optsched.values.ids import JobId
 from optsched.values.job import gpus_on
@@ -77,7 +81,8 @@ class Forecast:
         # What drains belongs to nobody: it comes behind what runs, with CPUs and memory of its own left out.
         occupied = problem.snapshot.carried.occupied
         index = problem.tree.node_index
-        ends = np.concatenate([ends, np.array([room.until for room in occupied], dtype=np.float64)])
+        until = np.array([room.until for room in occupied], dtype=np.float64)
+        ends = np.concatenate([ends, until])
         none = np.zeros(len(occupied), dtype=np.int64)
         nodes = np.concatenate([held.pair_node, np.array([index[room.node] for room in occupied], dtype=np.int64)])
         gpus = np.concatenate([held.pair_gpus, np.array([gpus_on(room.gpus) for room in occupied], dtype=np.int64)])
@@ -90,15 +95,15 @@ class Forecast:
         # Who was let into what is held for a job goes when that starts: no end of theirs is waited for.
         self._guests: dict[JobId, list[RoundJob]] = {}
         if problem.snapshot.carried.guests:
-            running = problem.running
             for holder, guests in problem.snapshot.carried.guests.items():
-                self._guests[holder] = [each for each in running if each.job.id in guests]
+                self._guests[holder] = problem.running_named(guests)
         self._before = {room.job: room for room in problem.snapshot.carried.reserved}
         self._booked = np.zeros(len(problem.nodes.capacity), dtype=np.int64)
         self._freed_by: dict[tuple[int, str], Ints] = {}
         self._starts = starts
         self._ceilings: dict[int, _Holding] = {}
-        times = np.unique(np.concatenate([self._ends, self._start_ends, self._stop_ends]))
+        holding = self._end_of[held.size > 0]
+        times = np.unique(np.concatenate([holding, until, self._start_ends, self._stop_ends]))
         self.times: Sequence[float] = times[np.isfinite(times)].tolist()
 
     def _stops(
@@ -200,12 +205,22 @@ class Forecast:
         What an earlier round planned for it stands as long as it can still be kept and nothing is sooner: a start that
         was told does not come later because something else looks as good by now.
         """
-        found, before = self._soonest(job), self._as_before(job)
+        before = self._as_before(job)
         if before is None:
-            return found
+            return self._soonest(job)
+        start = before.start_at
+        if start is not None and not self._sooner(job, start):
+            return before
+        found = self._soonest(job)
         if found is None or found.start_at is None:
             return before
-        return found if before.start_at is None or found.start_at < before.start_at else before
+        return found if start is None or found.start_at < start else before
+
+    def _sooner(self, job: RoundJob, start: float) -> bool:
+        """Return whether the job can start before an instant: more room comes free with time, so just before it."""
+        at = bisect_left(self.times, start) - 1
+        last = self.times[at] if at >= 0 and self.times[at] > self.now else self.now
+        return last < start and self._at(job, last) is not None
 
     def _as_before(self, job: RoundJob) -> Reserved | None:
         """Return what an earlier round planned for the job, None where it can no longer be kept."""
@@ -223,25 +238,92 @@ class Forecast:
 
     def _soonest(self, job: RoundJob) -> Reserved | None:
         """Return where and when the job can start first, whatever was planned before."""
-        spread = self._at(job, self.now)
+        least = self._not_before(job)
+        spread = self._at(job, self.now) if least <= self.now else None
         if spread is not None:
             return Reserved(job, spread, self.now)
-        low, high = 0, len(self.times)
-        while low < high:
-            middle = (low + high) // 2
-            if self._at(job, self.times[middle]) is None:
-                low = middle + 1
-            else:
-                high = middle
-        if low < len(self.times):
-            at = self.times[low]
-            found = self._at(job, at)
-            return None if found is None else Reserved(job, found, at)
+        first, spread = self._first(job, least)
+        if spread is not None:
+            return Reserved(job, spread, self.times[first])
         waited = self.now - job.job.submitted_at
         if waited >= self.problem.profile.starve_after_s:
             eventually = self._eventually(job)
             return None if eventually is None else Reserved(job, eventually, None)
         return None
+
+    def _not_before(self, job: RoundJob) -> float:
+        """Return an instant before which the job cannot start: too few nodes have room for a unit of it by then.
+
+        It tells nothing (-inf) of jobs whose units differ from node to node.
+        """
+        if job.cut not in (Cut.ONE_NODE, Cut.PER_NODE):
+            return -NEVER
+        unit = job.minimum if job.cut is Cut.ONE_NODE else job.unit
+        left = self.problem.nodes.free - self._booked
+        # What others take first comes back at its end; what guests have is there already, and does not come then.
+        ahead, unstopped = self._start_takes[:, 0] < job.index, self._stop_keeps[:, 0] > job.index
+        taken = np.concatenate([self._start_takes[ahead], self._stop_keeps[unstopped]])[:, 1:3]
+        until = np.concatenate([self._start_ends[ahead], self._stop_ends[unstopped]])
+        guests = [
+            (n, -count, self._end_of[each.index]) for each in self._guests_of(job) for n, count in each.spread_now
+        ]
+        node, back = (np.concatenate([taken[:, i], np.array([g[i] for g in guests], dtype=np.int64)]) for i in (0, 1))
+        np.subtract.at(left, node, back)
+        ends = np.concatenate([until, np.array([end for _, _, end in guests], dtype=np.float64)])
+        node, through, ends = self._by_node(node, back, ends) if len(node) else self._all_by_node
+        enough = (left[node] + through >= unit).nonzero()[0]
+        # From an entry on a node has room; the first of each node is the earliest.
+        first = enough[np.diff(node[enough], prepend=-1) != 0]
+        room_at = np.full(len(left), NEVER)
+        room_at[node[first]] = ends[first]
+        room_at[left >= unit] = -NEVER
+        count = -(-job.minimum // unit)
+        known = room_at[job.nodes]
+        return float(np.partition(known, count - 1)[count - 1]) if count <= len(known) else NEVER
+
+    def _guests_of(self, job: RoundJob) -> Sequence[RoundJob]:
+        """Return who goes when a job starts, of those that have not gone by then."""
+        return self._guests.get(job.job.id, ())
+
+    def _by_node(self, node: Ints, gpus: Ints, ends: Reals) -> tuple[Ints, Ints, Reals]:
+        """Return what comes free, and this too, node by node in the order of its end: node, all until then, end."""
+        node, gpus = np.concatenate([self._nodes, node]), np.concatenate([self._gpus, gpus])
+        ends = np.concatenate([self._ends, ends])
+        order = np.lexsort((ends, node))
+        node, gpus = node[order], gpus[order]
+        through = gpus.cumsum()
+        begins = np.flatnonzero(np.diff(node, prepend=-1))
+        through -= np.repeat((through - gpus)[begins], np.diff(begins, append=len(node)))
+        return node, through, ends[order]
+
+    @cached_property
+    def _all_by_node(self) -> tuple[Ints, Ints, Reals]:
+        nothing = np.zeros(0, dtype=np.int64)
+        return self._by_node(nothing, nothing, np.zeros(0))
+
+    def _first(self, job: RoundJob, least: float) -> tuple[int, Spread | None]:
+        """Return the first of the `times` from `least` on at which the job can start, and where; None if at none.
+
+        Mostly that is the very first of them: it is looked for from there on, in growing steps.
+        """
+        low, high, step, spread = bisect_left(self.times, least), len(self.times), 1, None
+        at, near = low, not math.isinf(least)
+        back: bool | None = None
+        while low < high:
+            middle = at if near and low <= at < high else (low + high) // 2
+            found = self._at(job, self.times[middle])
+            if found is None:
+                low, at = middle + 1, middle + step
+            else:
+                high, at, spread = middle, middle - step, found
+            # Once it lies between two instants that were tried, halves are quicker.
+            near, back, step = near and back in (None, found is not None), found is not None, 2 * step
+        return low, spread
+
+    def _must_take_all(self, job: RoundJob, inside: Ints) -> bool:
+        """Return whether the job fits inside these GPUs only if it takes all of them, and anywhere among them."""
+        anywhere = job.cut is Cut.PER_NODE and job.required is None and not job.slices
+        return anywhere and len(self.problem.gpu_types) == 1 and int(inside.sum()) == job.minimum
 
     def _eventually(self, job: RoundJob) -> Spread | None:
         """Return where the job can start once as few as possible of those without a known end are gone.
@@ -290,7 +372,7 @@ class Forecast:
         taken = np.concatenate([self._start_takes[ahead], self._stop_keeps[unstopped]])
         _, on, gpus_taken, cpus_taken, memory_taken = taken.T
         gpus = np.maximum(0, np.minimum(arrays.free + self._freed(gone, "gpus"), arrays.capacity) - self._booked)
-        leaving = {each.index: each for each in (*self._guests.get(job.job.id, ()), *forced)}
+        leaving = {each.index: each for each in (*self._guests_of(job), *forced)}
         gone_too = [
             (n, count, count * each.cpus_per_gpu_u, count * each.memory_per_gpu_u)
             for each in leaving.values()
@@ -310,4 +392,9 @@ class Forecast:
             np.add.at(memory, left_on, memory_left)
             np.subtract.at(memory, on, memory_taken)
         gpus = np.maximum(0, gpus) if inside is None else np.clip(gpus, 0, inside)
+        if inside is not None and self._must_take_all(job, inside):
+            room = usable(job, arrays, gpus, cpus, memory)
+            if int(room.sum()) < job.minimum:
+                return None
+            return tuple((n, job.unit) for n in room.nonzero()[0].tolist())
         return pack(self.problem, job, gpus, cpus, memory, job.minimum)

@@ -30,8 +30,10 @@ class Memory:
 
 def remembered(memory: Memory | None, cluster: Cluster) -> Memory:
     """Return what of a memory holds for a cluster; without one all is worked out."""
+    if memory is not None and memory.cluster is cluster:
+        return memory
     if memory is not None and _same_domains(memory.cluster, cluster):
-        return memory if memory.cluster is cluster else replace(memory, cluster=cluster)
+        return replace(memory, cluster=cluster)
     return Memory(cluster, build_tree(cluster), Facts(), 0 if memory is None else memory.turn)
 
 

@@ -23,9 +23,13 @@ def reserve(problem: Problem, assignment: Assignment) -> tuple[Problem, tuple[Re
     never run, or that a quota or limit keeps waiting, gets none. A due deadline that a reservation meets anyway
     displaces nobody.
     """
-    forecast = Forecast(problem, assignment)
     reserved: list[Reserved] = []
-    for job in _candidates(problem, assignment)[: max(0, problem.profile.max_reservations)]:
+    candidates = _candidates(problem, assignment)[: max(0, problem.profile.max_reservations)]
+    kept = _kept(problem, assignment)
+    if not candidates and not kept:
+        return problem, ()
+    forecast = Forecast(problem, assignment)
+    for job in candidates:
         found = forecast.first_start(job)
         if found is not None:
             reserved.append(found)
@@ -38,7 +42,7 @@ def reserve(problem: Problem, assignment: Assignment) -> tuple[Problem, tuple[Re
         and each.job.job.start_deadline_at is not None
         and each.start_at <= each.job.job.start_deadline_at
     }
-    waits = [*_kept(problem, assignment), *reserved]
+    waits = [*kept, *reserved]
     holds = tuple(hold for each in waits if (hold := _hold(problem, each)) is not None)
     eased = {j: dataclasses.replace(problem.jobs[j], due=False) for j in met if problem.jobs[j].due}
     return dataclasses.replace(problem, holds=holds, jobs=problem.jobs.replaced(eased)), tuple(reserved)

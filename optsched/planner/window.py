@@ -36,6 +36,8 @@ class Beyond:
 
 def in_window(snapshot: Snapshot, wanted: JobId | None = None) -> tuple[Snapshot, Beyond]:
     """Return the snapshot with the queued jobs that a round looks at (`wanted` among them), and the others."""
+    if len(snapshot.jobs) <= LONG_QUEUE:
+        return snapshot, Beyond()
     queued = [job for job in snapshot.jobs if job.state is JobState.QUEUED]
     if len(queued) <= LONG_QUEUE:
         return snapshot, Beyond()

@@ -109,6 +109,8 @@ def entitlements(
     limits[:teams] = _columns(limit, gpu_types)
     own = np.zeros((teams, pools, pools + 2))
     np.add.at(own, (demand.team, demand.pool), demand.amounts)
+    if _plenty(tree, capacity, own, limit):
+        return _all_of_it(tree, own, quotas, quota)
     own *= _ratio(limits[:teams, :-3], _gpus(own))[:, :, None]
     base = _within(np.zeros((teams, pools + 2)), _guaranteed(own, quotas), limits[:teams])
     node_count = len(tree.node_parent)
@@ -132,6 +134,28 @@ def entitlements(
         gpus=round_down_the_tree(tree, capacity, weight, _gpus(own), _gpus(result), base_gpus),
         base=base_gpus,
         allotted=sums_below(tree, held)[:teams].sum(axis=1),
+    )
+
+
+def _plenty(tree: TeamTree, capacity: Floats, own: Floats, limit: Sequence[Amounts | None]) -> bool:
+    """Return whether there is as much as all teams together want, whole GPUs, and nothing keeps anybody from it."""
+    free = all(each is None for each in limit) and bool((tree.weight > 0).all())
+    whole = free and bool((_gpus(own) % 1 == 0).all())
+    return whole and bool((own.sum(axis=(0, 1)) <= capacity).all())
+
+
+def _all_of_it(tree: TeamTree, own: Floats, quotas: Floats, quota: Sequence[Amounts | None]) -> Entitlements:
+    """Return what teams are entitled to that may all have what they want: filling comes to that, step by step."""
+    base = np.zeros(_gpus(own).shape, dtype=np.int64)
+    if any(each is not None for each in quota):
+        base = _round_base(own, _guaranteed(own, quotas), quotas)
+    held = np.zeros((len(tree.node_parent), *own.shape[1:]))
+    held[tree.own_node] = own
+    return Entitlements(
+        amounts=own.sum(axis=1),
+        gpus=np.maximum(_gpus(own).astype(np.int64), base),
+        base=base,
+        allotted=sums_below(tree, held)[: len(own)].sum(axis=1),
     )
 
 

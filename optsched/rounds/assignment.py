@@ -40,6 +40,9 @@ class Change(enum.Enum):
     SHRINK = "shrink"
     GROW = "grow"
 
+    __hash__ = object.__hash__
+    """There is one object of each, and they are looked up at every step: by name that takes several times as long."""
+
 
 def change_of(job: RoundJob, after: Spread) -> Change:
     """Return what a placement that differs from the present one means."""

@@ -85,9 +85,10 @@ def build_problem(snapshot: Snapshot, tree: Tree | None = None, facts: Facts | N
         nodes=nodes,
         jobs=OnDemand(len(listed.facts), builder.build),
         first_queued=listed.running,
+        running_ids=tuple([fact.job.id for fact in listed.facts[running]]),
         occupancy=occupancy,
         lines=lines,
-        takeable=_takeable(lines, occupancy, shape),
+        takeable=Takeables(listed.running, lambda: _takeable(lines, occupancy, shape)),
         ceilings=ceilings,
         ceilings_of=Membership([each.jobs for each in ceilings], len(listed.facts)),
         holds=(),
@@ -105,14 +106,12 @@ def build_problem(snapshot: Snapshot, tree: Tree | None = None, facts: Facts | N
 
 def _domains(tree: Tree, nodes: Nodes) -> tuple[tuple[Ints, ...], tuple[Flags, ...]]:
     """Return, by level, the GPUs of each domain and which domains are wholly free and take new work."""
-    unused = np.where(nodes.taking & (nodes.free == nodes.capacity), nodes.capacity, -1)
+    used = ~nodes.taking | (nodes.free != nodes.capacity)
     gpus, empty = [], []
     for level in range(len(tree.levels)):
         total = tree.sum_per_domain(level, nodes.capacity)
-        open_and_free = tree.sum_per_domain(level, np.maximum(unused, 0))
-        spoiled = tree.sum_per_domain(level, (unused < 0).astype(np.int64))
         gpus.append(total)
-        empty.append((spoiled == 0) & (open_and_free == total) & (total > 0))
+        empty.append((tree.sum_per_domain(level, used) == 0) & (total > 0))
     return tuple(gpus), tuple(empty)
 
 
@@ -201,8 +200,8 @@ def _may_break(snapshot: Snapshot, near: Sequence[Job]) -> set[JobId]:
     return allowed
 
 
-def _takeable(lines: Lines, occupancy: Occupancy, shape: tuple[int, int, int]) -> Takeables:
-    """Return, for each running job, which part of it lies above its team's quota and entitlement now."""
+def _takeable(lines: Lines, occupancy: Occupancy, shape: tuple[int, int, int]) -> tuple[list[Takeable], Ints]:
+    """Return which part of each running job lies above its team's quota and entitlement now, as kinds, by job."""
     use, priorities = use_now(occupancy), shape[1]
     # Jobs of one team, priority and type that use the same resources lie alike.
     sides = (occupancy.cpus_u > 0, occupancy.memory_u > 0)
@@ -229,4 +228,4 @@ def _takeable(lines: Lines, occupancy: Occupancy, shape: tuple[int, int, int]) -
                 inside_quota=bool(quota) and not above_quota[0],
             )
         )
-    return Takeables(found, kind_of.astype(np.int64).reshape(-1))
+    return found, kind_of.astype(np.int64).reshape(-1)

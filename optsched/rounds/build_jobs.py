@@ -54,17 +54,11 @@ class JobBuilder:
         self._standings = standings
         self._openings = Openings(snapshot, listed.nodes, listed.hardware, tree.node_index)
         rows, times, profile = listed.rows, listed.times, snapshot.profile
-        self._size: list[int] = rows.size.tolist()
-        self._stop: list[int] = occupancy.stop_gpu_s.tolist()
-        self._drain: list[int] = np.rint(times.checkpoint_s).astype(np.int64).tolist()
-        self._stoppable: list[bool] = occupancy.stoppable.tolist()
-        self._movable: list[bool] = occupancy.movable.tolist()
-        self._resizable: list[bool] = occupancy.resizable.tolist()
-        self._possible: list[bool] = flags(rows.possible).tolist()
+        self._rows, self._times, self._held = rows, times, occupancy
         waited_s = np.maximum(0.0, snapshot.now - times.submitted_at)
         waited_s[: listed.running] = 0.0
-        self._pays: list[int] = _payable(rows.minimum, waited_s, profile).tolist()
-        self._aging: list[int] = _aging(waited_s, standings, priorities, profile).tolist()
+        self._pays = _payable(rows.minimum, waited_s, profile)
+        self._aging = _aging(waited_s, standings, priorities, profile)
 
     def build(self, index: int) -> RoundJob:
         """Return the job with an index as the round sees it."""
@@ -73,7 +67,8 @@ class JobBuilder:
         job, form = fact.job, fact.form
         assert form is not None
         running = index < self._running
-        stop = self._stop[index] if running else 0
+        held = self._held
+        stop = int(held.stop_gpu_s[index]) if running else 0
         emergency = job.priority_class in profile.emergency_classes and job.priority_class != ""
         claim_team, due = stands.claim_team[index], job.id in stands.due
         return RoundJob(
@@ -87,7 +82,7 @@ class JobBuilder:
             cut=form.cut,
             unit=form.unit,
             sizes=fact.sizes,
-            size_now=self._size[index],
+            size_now=int(self._rows.size[index]),
             spread_now=fact.spread,
             nodes=self._openings.open_to(job, form.lawful),
             lawful=form.lawful,
@@ -99,16 +94,16 @@ class JobBuilder:
             slices=form.slices,
             cpus_per_gpu_u=form.cpus_per_gpu_u,
             memory_per_gpu_u=form.memory_per_gpu_u,
-            stoppable=running and self._stoppable[index],
-            movable=running and self._movable[index],
-            resizable=running and self._resizable[index],
-            costs=Costs(stop=stop, move=stop, drain_s=self._drain[index]),
-            pays_gpu_s=UNLIMITED if emergency or due else self._pays[index],
+            stoppable=running and bool(held.stoppable[index]),
+            movable=running and bool(held.movable[index]),
+            resizable=running and bool(held.resizable[index]),
+            costs=Costs(stop=stop, move=stop, drain_s=round(float(self._times.checkpoint_s[index]))),
+            pays_gpu_s=UNLIMITED if emergency or due else int(self._pays[index]),
             emergency=emergency,
             due=due,
             may_break_quota=job.id in stands.breaking,
-            can_ever_run=self._possible[index],
-            aging_milli=0 if running else self._aging[index],
+            can_ever_run=bool(self._rows.possible[index]),
+            aging_milli=0 if running else int(self._aging[index]),
             ahead_of=len(self._facts) - index,
             tier=stands.tier[index],
         )

@@ -11,7 +11,6 @@ from optsched.policy.entitlement import (
     DemandClasses,
     Entitlements,
     TeamTree,
-    build_team_tree,
     entitlements,
 )
 from optsched.policy.filling import Floats
@@ -128,7 +127,7 @@ def fair_shares(snapshot: Snapshot, listed: Listed, teams: Teams) -> Shares:
     for gpu_type in range(types):
         demand[:, gpu_type, gpu_type] = asking[:, gpu_type, 0]
     demand[:, :, types:] = asking[:, :, 1:]
-    tree = build_team_tree(snapshot.teams)
+    tree = listed.teams
     team_of, pool_of = np.nonzero(demand.any(axis=2))
     classes = DemandClasses(team_of.astype(np.int64), pool_of.astype(np.int64), demand[team_of, pool_of])
     names = [GpuType(name) for name in hardware.gpu_types]
@@ -148,12 +147,10 @@ def _behind(snapshot: Snapshot, listed: Listed) -> Ints:
 def _by_team(listed: Listed, gpus: Ints, teams: int, types: int) -> Floats:
     """Return GPUs, CPUs and GB that so many GPUs of each job use, by team and GPU type, (T, Y, 3)."""
     rows, times = listed.rows, listed.times
-    found = np.zeros((teams, types, 3))
-    where = (rows.team, rows.gpu_type)
+    where = rows.team * types + rows.gpu_type
     amounts = (gpus, times.cpus * gpus / times.gpus, times.memory_gb * gpus / times.gpus)
-    for column, each in enumerate(amounts):
-        np.add.at(found[:, :, column], where, each)
-    return found
+    sums = [np.bincount(where, each, teams * types).astype(np.float64) for each in amounts]
+    return np.stack(sums, axis=1).reshape(teams, types, 3)
 
 
 def use_vector(job: Job, gpus: int, gpu_type: int, types: int) -> list[float]:

@@ -8,13 +8,15 @@ so the same object says the same. What the instant, the queue or the other jobs 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
 
+from optsched.policy.team_tree import TeamTree, build_team_tree
 from optsched.policy.victims import grace_s, saves_on_signal
 from optsched.rounds.build_nodes import Hardware, build_nodes, hardware_of, per_gpu_u
 from optsched.rounds.problem import Flags, Ints, Nodes, Reals, Spread
@@ -85,10 +87,11 @@ class Times(NamedTuple):
 class Fact:
     """One job, where it is, and the number of its row; `form` and its `sizes` hold as long as `shapes` do."""
 
-    __slots__ = ("form", "job", "shapes", "sizes", "slot", "spread")
+    __slots__ = ("form", "job", "runs", "shapes", "sizes", "slot", "spread")
 
     def __init__(self, job: Job, spread: Spread, slot: int) -> None:
         self.job, self.spread, self.slot = job, spread, slot
+        self.runs = job.state is JobState.RUNNING
         self.form: Form | None = None
         self.sizes: tuple[int, ...] = ()
         self.shapes: Shapes | None = None
@@ -98,9 +101,10 @@ class Fact:
 class Listed:
     """The jobs of a round, first those that run, then those that wait, in the snapshot's order; rows likewise.
 
-    Pairs of a running job and a node are as in `Occupancy`.
+    Pairs of a running job and a node are as in `Occupancy`. `teams` is the tree of the snapshot's.
     """
 
+    teams: TeamTree
     hardware: Hardware
     nodes: Nodes
     shapes: Shapes
@@ -114,6 +118,8 @@ class Listed:
 
     def in_order(self, along: Ints) -> Listed:
         """Return the same with the jobs in another order of those that wait; `along` are their positions now."""
+        if np.array_equal(along, np.arange(len(along))):
+            return self
         facts = [self.facts[j] for j in along.tolist()]
         rows = Row(*(column[along] for column in self.rows))
         times = Times(*(column[along] for column in self.times))
@@ -129,6 +135,10 @@ class Facts:
 
     def _clear(self) -> None:
         self._known: dict[JobId, Fact] = {}
+        # By the job's identity: as long as a fact is here its job is the only object with that.
+        self._by_object: dict[int, Fact] = {}
+        self._pairs = _Pairs()
+        self._teams: TeamTree | None = None
         self._free: list[int] = []
         self._rows = np.zeros((len(Row._fields), 0), dtype=np.int64)
         self._times = np.zeros((len(Times._fields), 0), dtype=np.float64)
@@ -146,16 +156,19 @@ class Facts:
         if before is None or before[0] is not tree or before[1:] != around[1:] or self._hardware is None:
             self._clear()
             self._hardware = hardware_of(snapshot.cluster.nodes)
+        if self._teams is None:
+            self._teams = build_team_tree(snapshot.teams)
         self._around = around
         facts, running = self._listed(snapshot, tree, profile)
-        slots = np.array([fact.slot for fact in facts], dtype=np.int64)
-        pairs = _pairs(facts[:running])
+        slots = np.fromiter(map(_slot_of, facts), dtype=np.int64, count=len(facts))
+        pairs = self._pairs.of(slots[:running])
         nodes = self._nodes(snapshot, tree, self._hardware, slots[:running], pairs)
         shapes = self._shapes
         if shapes is None or not np.array_equal(shapes.nodes.taking, nodes.taking):
             shapes = self._shapes = Shapes(snapshot.cluster.nodes, profile, tree, nodes, self._hardware.gpu_types)
         self._fill_shapes([fact for fact in facts if fact.shapes is not shapes], shapes, tree, profile)
         return Listed(
+            self._teams,
             self._hardware,
             nodes,
             shapes,
@@ -168,20 +181,19 @@ class Facts:
 
     def _listed(self, snapshot: Snapshot, tree: Tree, profile: Profile) -> tuple[list[Fact], int]:
         """Return the facts of the jobs, those that run first, and how many run."""
-        known = self._known
-        running: list[Fact] = []
-        queued: list[Fact] = []
+        seen = list(map(self._by_object.get, map(id, snapshot.jobs)))
         new: list[Fact] = []
-        for job in snapshot.jobs:
-            fact = known.get(job.id)
-            if fact is None or fact.job is not job:
-                fact = self._new(job, fact, tree)
-                new.append(fact)
-            (running if job.state is JobState.RUNNING else queued).append(fact)
+        for at in [at for at, fact in enumerate(seen) if fact is None]:
+            job = snapshot.jobs[at]
+            fact = seen[at] = self._new(job, self._known.get(job.id), tree)
+            new.append(fact)
         if new:
             self._fill(new, snapshot.teams, profile)
-        if len(known) > 2 * len(snapshot.jobs) + 64:
+            self._pairs.fill(new, self._known)
+        if len(self._known) > 2 * len(seen) + 64:
             self._forget({job.id for job in snapshot.jobs})
+        running = [fact for fact in seen if fact is not None and fact.runs]
+        queued = [fact for fact in seen if fact is not None and not fact.runs]
         return running + queued, len(running)
 
     def _new(self, job: Job, old: Fact | None, tree: Tree) -> Fact:
@@ -192,13 +204,17 @@ class Facts:
             index = tree.node_index
             held = [(index[node], count) for node, on in job.placement.items() if (count := gpus_on(on))]
             spread = tuple(sorted(held))
-        fact = self._known[job.id] = Fact(job, spread, slot)
+        if old is not None:
+            self._by_object.pop(id(old.job), None)
+        fact = self._known[job.id] = self._by_object[id(job)] = Fact(job, spread, slot)
         return fact
 
     def _forget(self, left: set[JobId]) -> None:
         """Forget the jobs that are gone."""
         for name in [name for name in self._known if name not in left]:
-            self._free.append(self._known.pop(name).slot)
+            fact = self._known.pop(name)
+            self._by_object.pop(id(fact.job), None)
+            self._free.append(fact.slot)
 
     def _fill(self, new: Sequence[Fact], teams: Sequence[Team], profile: Profile) -> None:
         """Fill what rows say whatever the nodes are."""
@@ -298,13 +314,45 @@ def _times(job: Job, profile: Profile) -> tuple[float, ...]:
     )
 
 
-def _pairs(running: Sequence[Fact]) -> tuple[Ints, Ints, Ints]:
-    """Return the pairs of a running job and a node as jobs, nodes and GPUs."""
-    spreads = [fact.spread for fact in running]
-    flat: Iterable[int] = chain.from_iterable(chain.from_iterable(spreads))
-    node, gpus = np.fromiter(flat, dtype=np.int64).reshape(-1, 2).T.copy()
-    width = np.fromiter(map(len, spreads), dtype=np.int64, count=len(spreads))
-    return np.repeat(np.arange(len(spreads), dtype=np.int64), width), node, gpus
+_slot_of = attrgetter("slot")
+
+
+class _Pairs:
+    """The pairs of a job and a node of all that is known, by the job's slot: `first` there, and how many."""
+
+    def __init__(self) -> None:
+        self._node, self._gpus = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        self._first, self._width = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        self._end = 0
+
+    def fill(self, new: Sequence[Fact], known: Mapping[JobId, Fact]) -> None:
+        """Take in where some jobs are; `known` are all that there are by now, these among them."""
+        most = max(fact.slot for fact in new) + 1
+        if most > len(self._first):
+            self._first, self._width = (np.pad(each, (0, 2 * most - len(each))) for each in (self._first, self._width))
+        more = sum(len(fact.spread) for fact in new)
+        if self._end + more > len(self._node):
+            # What was there of jobs that are elsewhere by now goes: all are put in anew.
+            new, self._end = list(known.values()), 0
+            more = sum(len(fact.spread) for fact in new)
+            self._node, self._gpus = (np.zeros(2 * more + 1024, dtype=np.int64) for _ in range(2))
+        spreads = [fact.spread for fact in new]
+        flat: Iterable[int] = chain.from_iterable(chain.from_iterable(spreads))
+        end = self._end + more
+        self._node[self._end : end], self._gpus[self._end : end] = (
+            np.fromiter(flat, dtype=np.int64, count=2 * more).reshape(-1, 2).T
+        )
+        width = np.fromiter(map(len, spreads), dtype=np.int64, count=len(spreads))
+        slots = np.fromiter(map(_slot_of, new), dtype=np.int64, count=len(new))
+        self._width[slots], self._first[slots] = width, self._end + width.cumsum() - width
+        self._end = end
+
+    def of(self, slots: Ints) -> tuple[Ints, Ints, Ints]:
+        """Return the pairs of the running jobs with these slots as jobs (positions in `slots`), nodes and GPUs."""
+        width, first = self._width[slots], self._first[slots]
+        through = width.cumsum()
+        at = np.repeat(first - through + width, width) + np.arange(int(width.sum()))
+        return np.repeat(np.arange(len(slots), dtype=np.int64), width), self._node[at], self._gpus[at]
 
 
 def priority_ceilings(teams: Sequence[Team]) -> dict[str, int | None]:

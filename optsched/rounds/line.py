@@ -153,9 +153,11 @@ class Use:
         team, priority, minimum, size, gpu_type, cpus_u, memory_u = columns
         low = np.minimum(size, minimum)
         for key, part in ((priority, low), (self.gpus.shape[1] // 2 + priority, size - low)):
-            np.add.at(self.gpus, (team, key, gpu_type), sign * part)
-            np.add.at(self.cpus, (team, key), sign * part * cpus_u)
-            np.add.at(self.memory, (team, key), sign * part * memory_u)
+            # Along one axis whole numbers are added up much faster.
+            where = team * self.gpus.shape[1] + key
+            np.add.at(self.gpus.reshape(-1), where * self.gpus.shape[2] + gpu_type, sign * part)
+            np.add.at(self.cpus.reshape(-1), where, sign * part * cpus_u)
+            np.add.at(self.memory.reshape(-1), where, sign * part * memory_u)
 
 
 def use_of(problem_shape: tuple[int, int, int], sizes: Iterable[tuple[int, RoundJob, int, int]]) -> Use:

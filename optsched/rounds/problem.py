@@ -16,8 +16,9 @@ here.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
 from typing import overload
 
 import numpy as np
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 
 from optsched.rounds.lists import Membership, OnDemand
 from optsched.topology.tree import Tree
+from optsched.values.ids import JobId
 from optsched.values.job import Job
 from optsched.values.profile import Profile
 from optsched.values.snapshot import Snapshot
@@ -275,40 +277,50 @@ class Takeable:
 
 
 class Takeables(Sequence[Takeable]):
-    """What other teams may claim of each running job; many are alike, so `kinds` and, by job, which one: `kind_of`."""
+    """What other teams may claim of each of `count` running jobs: worked out by `find` when it is first asked for.
 
-    def __init__(self, kinds: Sequence[Takeable], kind_of: Ints) -> None:
-        self._kinds = kinds
-        self._kind_of = kind_of
-        self._listed: list[int] = kind_of.tolist()
+    Many are alike, so it returns kinds and, by job, which one. Where nobody is short of room nobody asks.
+    """
+
+    def __init__(self, count: int, find: Callable[[], tuple[Sequence[Takeable], Ints]]) -> None:
+        self._count = count
+        self._find = find
+
+    @cached_property
+    def _found(self) -> tuple[Sequence[Takeable], Ints, list[int]]:
+        kinds, kind_of = self._find()
+        return kinds, kind_of, kind_of.tolist()
 
     @overload
     def __getitem__(self, index: int) -> Takeable: ...
     @overload
     def __getitem__(self, index: slice) -> Sequence[Takeable]: ...
     def __getitem__(self, index: int | slice) -> Takeable | Sequence[Takeable]:
+        kinds, _, listed = self._found
         if isinstance(index, slice):
-            return [self._kinds[kind] for kind in self._listed[index]]
-        return self._kinds[self._listed[index]]
+            return [kinds[kind] for kind in listed[index]]
+        return kinds[listed[index]]
 
     def __len__(self) -> int:
-        return len(self._listed)
+        return self._count
 
     @property
     def inside_quota(self) -> Flags:
         """`Takeable.inside_quota` of each job, (F,)."""
-        return np.array([each.inside_quota for each in self._kinds], dtype=bool)[self._kind_of]
+        kinds, kind_of, _ = self._found
+        return np.array([each.inside_quota for each in kinds], dtype=bool)[kind_of]
 
     @property
     def above_quota(self) -> Flags:
         """`Takeable.above_quota` by part and job, (2, F)."""
-        return np.array([each.above_quota for each in self._kinds], dtype=bool).reshape(-1, 2).T[:, self._kind_of]
+        kinds, kind_of, _ = self._found
+        return np.array([each.above_quota for each in kinds], dtype=bool).reshape(-1, 2).T[:, kind_of]
 
     @property
     def above_entitlement(self) -> Flags:
         """`Takeable.above_entitlement` by part and job, (2, F)."""
-        found = np.array([each.above_entitlement for each in self._kinds], dtype=bool)
-        return found.reshape(-1, 2).T[:, self._kind_of]
+        kinds, kind_of, _ = self._found
+        return np.array([each.above_entitlement for each in kinds], dtype=bool).reshape(-1, 2).T[:, kind_of]
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,6 +345,7 @@ class Problem:
     nodes: Nodes
     jobs: OnDemand[RoundJob]
     first_queued: int
+    running_ids: tuple[JobId, ...]
     occupancy: Occupancy
     lines: Lines
     takeable: Takeables
@@ -358,6 +371,10 @@ class Problem:
     def running(self) -> tuple[RoundJob, ...]:
         """The running jobs."""
         return self.jobs[: self.first_queued]
+
+    def running_named(self, names: Set[JobId]) -> list[RoundJob]:
+        """Return the running jobs with these ids."""
+        return [self.jobs[j] for j, name in enumerate(self.running_ids) if name in names]
 
     @property
     def queued(self) -> tuple[RoundJob, ...]:

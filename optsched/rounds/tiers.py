@@ -47,7 +47,10 @@ def _by_id(order: Ints, keys: Sequence[NDArray[Any]], listed: Listed) -> None:
     """Put those that keys leave equal into the order of their ids."""
     same = np.ones(max(0, len(order) - 1), dtype=bool)
     for key in keys:
-        same &= np.diff(key[order].astype(np.float64)) == 0
+        ordered = key[order]
+        same &= ordered[1:] == ordered[:-1]
+        if not same.any():
+            return
     inside = np.concatenate([[False], same, [False]])
     edges = np.flatnonzero(inside[1:] != inside[:-1]).tolist()
     for start, end in zip(edges[::2], edges[1::2], strict=True):

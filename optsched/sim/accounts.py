@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import compress, zip_longest
+from operator import is_not
 from typing import TypeVar, cast
 
 from optsched.engine.records import Records
@@ -41,10 +42,8 @@ def changed(old: Mapping[K, V], new: Mapping[K, V]) -> list[K]:
             continue
         if len(first) == len(second):
             # Entries keep their places: where the keys differ so do the values.
-            pairs = zip(first.items(), second.items(), strict=True)
-            found += [
-                key for (was, one), (now, other) in pairs if one is not other for key in dict.fromkeys((was, now))
-            ]
+            differs = map(is_not, first.values(), second.values())
+            found += [key for pair in compress(zip(first, second, strict=True), differs) for key in dict.fromkeys(pair)]
         else:
             found += [key for key, value in second.items() if first.get(key) is not value]
             found += [key for key in first if key not in second]

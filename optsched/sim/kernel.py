@@ -30,6 +30,7 @@ from optsched.sim.settings import SimSettings
 from optsched.sim.workload import Ending, Workload
 from optsched.sim.world import World, WorldState
 from optsched.topology.tree import build_tree
+from optsched.values.altered import altered
 from optsched.values.cluster import Cluster
 from optsched.values.job import JobState
 from optsched.values.profile import Profile
@@ -232,7 +233,7 @@ class Simulation:
     def _arrives(self, index: int) -> None:
         arrival = self.setup.workload.arrivals[index]
         self.calendar.arrived = index + 1
-        job = replace(arrival.job, submitted_at=self.now / 1000.0, state=JobState.QUEUED)
+        job = altered(arrival.job, submitted_at=self.now / 1000.0, state=JobState.QUEUED)
         if arrival.ending is Ending.FAILED:
             # It has failed for good in the end: what the workload tells of is its last attempt.
             job = replace(job, retries=replace(job.retries, job=0))

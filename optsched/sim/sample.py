@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.engine.state import State
+from optsched.engine.records import Records
+from optsched.engine.state import NodeRecord, State
 from optsched.engine.tables import GOES_ON
 from optsched.policy.entitlement import DemandClasses, build_team_tree, entitlements
 from optsched.sim.results import NodeMap
 from optsched.topology.tree import CLUSTER_NAME, Tree
 from optsched.values.cluster import NodeState
-from optsched.values.ids import GpuType, TeamId
+from optsched.values.ids import GpuType, NodeId, TeamId
 from optsched.values.job import JobState
 
 SERVING = frozenset({NodeState.UP, NodeState.DRAINING, NodeState.CORDONED})
@@ -42,21 +43,21 @@ def shares_of(state: State) -> Shares:
     """
     teams = tuple(state.teams.values())
     row = {team.id: t for t, team in enumerate(teams)}
-    type_of = {name: record.node.gpu_type for name, record in state.nodes.items()}
-    types = sorted(set(type_of.values()))
+    serving = Records.of(state.nodes).parts(_serving)
+    types = sorted({kind for by_type in serving for kind in by_type})
     column = {kind: y for y, kind in enumerate(types)}
     capacity = np.zeros(len(types) + 2)
-    for record in state.nodes.values():
-        if record.node.state in SERVING:
-            capacity[column[record.node.gpu_type]] += record.node.healthy_gpus
+    for by_type in serving:
+        for kind, gpus in by_type.items():
+            capacity[column[kind]] += gpus
     held = np.zeros(len(teams), dtype=np.int64)
     demand = np.zeros((len(teams), len(types), len(types) + 2))
     for job_record in state.jobs.values():
         job = job_record.job
         if job_record.state in GOES_ON:
-            kind = column[type_of[next(iter(job.placement))]]
-            held[row[job.team]] += job.placed_gpus
-            demand[row[job.team], kind, kind] += max(job.placed_gpus, job.max_gpus)
+            y, placed = column[state.nodes[next(iter(job.placement))].node.gpu_type], job.placed_gpus
+            held[row[job.team]] += placed
+            demand[row[job.team], y, y] += max(placed, job.max_gpus)
         elif job_record.state is JobState.QUEUED:
             demand[row[job.team], _wants(job.gpu_types, column), _wants(job.gpu_types, column)] += job.max_gpus
     team_of, pool_of = np.nonzero(demand.any(axis=2))
@@ -69,6 +70,15 @@ def shares_of(state: State) -> Shares:
         {team.id: int(found[t]) for t, team in enumerate(teams)},
         healthy,
     )
+
+
+def _serving(chunk: Mapping[NodeId, NodeRecord]) -> dict[GpuType, int]:
+    """Return the healthy GPUs of nodes that count as capacity, by type; each type that there is is named."""
+    found: dict[GpuType, int] = {}
+    for record in chunk.values():
+        node = record.node
+        found[node.gpu_type] = found.get(node.gpu_type, 0) + (node.healthy_gpus if node.state in SERVING else 0)
+    return found
 
 
 def _wants(speeds: Mapping[GpuType, float], column: Mapping[GpuType, int]) -> int:
@@ -89,13 +99,11 @@ def holes_of(state: State, tree: Tree) -> Holes:
     """Return what is free and where."""
     free = np.zeros(len(tree.node_ids), dtype=np.int64)
     whole = np.zeros(len(tree.node_ids), dtype=np.int64)
-    for name, record in state.nodes.items():
-        n = tree.node_index.get(name)
-        if n is None or record.node.state is not NodeState.UP:
-            continue
-        left = max(0, record.node.healthy_gpus - record.booked_gpus)
-        free[n] = left
-        whole[n] = left if left == record.node.healthy_gpus else 0
+    for chunk in Records.of(state.nodes).parts(_free_in):
+        for name, (left, wholly) in chunk.items():
+            n = tree.node_index.get(name)
+            if n is not None:
+                free[n], whole[n] = left, left if wholly else 0
     total = int(free.sum())
     largest = {
         tree.span_name(level): int(tree.sum_per_domain(level, whole).max(initial=0))
@@ -103,6 +111,17 @@ def holes_of(state: State, tree: Tree) -> Holes:
     }
     largest[CLUSTER_NAME] = int(whole.sum())
     return Holes(1.0 - int(whole.sum()) / total if total else 0.0, largest)
+
+
+def _free_in(chunk: Mapping[NodeId, NodeRecord]) -> dict[NodeId, tuple[int, bool]]:
+    """Return the free GPUs of the nodes that are up and have any, and whether all of the node is free."""
+    found: dict[NodeId, tuple[int, bool]] = {}
+    for name, record in chunk.items():
+        node = record.node
+        left = node.healthy_gpus - record.booked_gpus if node.state is NodeState.UP else 0
+        if left > 0:
+            found[name] = (left, left == node.healthy_gpus)
+    return found
 
 
 def map_of(state: State, at_s: float) -> NodeMap:

@@ -76,8 +76,9 @@ class Pass:
     ) -> None:
         self.problem, self.params = problem, params
         self.ledger = ledger or Ledger(problem)
-        self.supply = supply or Supply(problem, self.ledger)
-        self.floors = floors or Floors(problem)
+        self._supply, self._floors = supply, floors
+        # What stops cost goes by what ran when the pass began.
+        self._line = self.ledger.line.gpus.copy() if supply is None else None
         self._weighted = problem.profile.priority_mode is PriorityMode.WEIGHTED
         self._takers_on: dict[int, list[RoundJob]] = {}
         self._hopeless: set[object] = set()
@@ -89,6 +90,20 @@ class Pass:
         for j, spread in self.ledger.changed.items():
             if not problem.jobs[j].running:
                 self._started(problem.jobs[j], spread)
+
+    @property
+    def supply(self) -> Supply:
+        """Who may be stopped for whom; worked out when it is first asked for, which most passes never do."""
+        if self._supply is None:
+            self._supply = Supply(self.problem, self.ledger, self._line)
+        return self._supply
+
+    @property
+    def floors(self) -> Floors:
+        """What may still be taken from whom; likewise."""
+        if self._floors is None:
+            self._floors = Floors(self.problem)
+        return self._floors
 
     def run(self) -> Assignment:
         """Start what can start, let run on who need not stop, grow what can grow."""
@@ -126,7 +141,7 @@ class Pass:
             return False
         if self._weighted and not self._worth_it(job, found, []):
             return False
-        if any(n in self.supply.stopped_on for n, _ in found):
+        if self._supply is not None and any(n in self._supply.stopped_on for n, _ in found):
             met = [self.problem.jobs[j] for j in self.supply.met(self.supply.kind(job, self._claim(job)), found)]
             if not self.floors.take(self._reclaimed(job, found, [], met)):
                 return False
@@ -302,6 +317,8 @@ class Pass:
 
         Returns whether any does.
         """
+        if not (self.ledger.stopped if only is None else only):
+            return False
         found = False
         held = {n for hold in self.problem.holds for n in hold.gpus} if self.problem.holds else set()
         ledger, price = self.ledger, self.supply.price

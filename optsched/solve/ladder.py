@@ -13,6 +13,7 @@ from optsched.clock import Clock
 from optsched.errors import InternalError
 from optsched.rounds.assignment import NO_CHANGE, Assignment
 from optsched.rounds.check import check
+from optsched.rounds.line import row_gpus
 from optsched.rounds.problem import Problem
 from optsched.rounds.score import Score, score
 from optsched.solve.attempts import Guard
@@ -21,6 +22,7 @@ from optsched.solve.exact import ExactSolver
 from optsched.solve.greedy import greedy
 from optsched.solve.result import Budget, Result, Solver
 from optsched.values.plan import Source
+from optsched.values.profile import PriorityMode
 
 
 class SolverChoice(enum.Enum):
@@ -62,8 +64,7 @@ def climb(
     of a coarse search only one is taken that `guard` does not object to.
     """
     progress("greedy plan", 0.0)
-    base, source, why = _base(problem, base)
-    base_score = score(problem, base)
+    base, base_score, source, why = _base(problem, base)
     answer = Answer(base, base_score, Result(base), source, why)
     solver = _solver(choice, guard)
     if solver is None or budget.wall_s <= 0 or budget.deterministic_s == 0:
@@ -88,18 +89,38 @@ def climb(
     return Answer(base, base_score, kept, source, "the search found nothing better within the budget")
 
 
-def _base(problem: Problem, known: Assignment | None = None) -> tuple[Assignment, Source, str]:
-    """Return the greedy plan, or the plan that changes nothing if the checker refuses it or it is no better."""
+def _base(problem: Problem, known: Assignment | None = None) -> tuple[Assignment, Score, Source, str]:
+    """Return the greedy plan, or the plan that changes nothing if the checker refuses it or it is no better.
+
+    With it comes its score.
+    """
     assignment = greedy(problem) if known is None else known
     broken = check(problem, assignment)
     if broken and known is not None:
         return _base(problem)
     if broken:
-        return NO_CHANGE, Source.NO_CHANGE, f"the checker refused the greedy plan: {broken[0]}"
+        why = f"the checker refused the greedy plan: {broken[0]}"
+        return NO_CHANGE, score(problem, NO_CHANGE), Source.NO_CHANGE, why
+    found = score(problem, assignment)
+    if _worse_than_nothing(problem, assignment, found):
+        why = "the greedy plan was no better than changing nothing"
+        return NO_CHANGE, score(problem, NO_CHANGE), Source.NO_CHANGE, why
+    return assignment, found, Source.GREEDY, "greedy plan"
+
+
+def _worse_than_nothing(problem: Problem, assignment: Assignment, found: Score) -> bool:
+    """Return whether a plan with this score is worse than the plan that changes nothing."""
     mode = problem.profile.priority_mode
-    if score(problem, assignment).key(mode) < score(problem, NO_CHANGE).key(mode):
-        return NO_CHANGE, Source.NO_CHANGE, "the greedy plan was no better than changing nothing"
-    return assignment, Source.GREEDY, "greedy plan"
+    if assignment == NO_CHANGE:
+        return False
+    if mode is PriorityMode.STRICT:
+        # More along a line takes no GPU out of a rank without one more in a rank before it.
+        if not assignment.stopped and all(j >= problem.first_queued for j in assignment.changed):
+            return False
+        rows = tuple(row_gpus(problem.lines, problem.occupancy.used[0], problem.deadline_team).tolist())
+        if found.rows != rows:
+            return found.rows < rows
+    return found.key(mode) < score(problem, NO_CHANGE).key(mode)
 
 
 def _solver(choice: SolverChoice, guard: Guard | None) -> Solver | None:

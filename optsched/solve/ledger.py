@@ -223,10 +223,10 @@ class Ledger:
                 gain = sum(c for n, c in after if n in inside) - sum(c for n, c in before if n in inside)
                 self.granted[index] = max(0, self.granted[index] - gain)
 
-    def rows(self) -> Ints:
-        """Return the GPUs of every rank by team as the plan stands, shape (T, 8P)."""
-        teams = np.arange(len(self.problem.team_names))
-        return rows_by_team(self.problem.lines, self.line.gpus, teams, self.problem.deadline_team)
+    def rows(self, line: Ints | None = None) -> Ints:
+        """Return the GPUs of every rank by team as the plan stands, or as `line` (T, 2P, Y) says, shape (T, 8P)."""
+        teams, held = np.arange(len(self.problem.team_names)), self.line.gpus if line is None else line
+        return rows_by_team(self.problem.lines, held, teams, self.problem.deadline_team)
 
     def rows_if(self, starts: RoundJob, size: int, gpu_type: int, victims: Sequence[RoundJob]) -> list[int]:
         """Return the change of every rank's GPUs, 8P of them, if a job starts and others stop."""

@@ -131,7 +131,10 @@ def _descend(
     inside = domain_of >= 0
     outside = members[~inside]
     loose = int(room[outside].sum())
-    present, which = np.unique(domain_of[inside], return_inverse=True)
+    # As `np.unique` has them, with their inverse, but without sorting.
+    domains = domain_of[inside]
+    there = np.bincount(domains, minlength=1) > 0
+    present, which = there.nonzero()[0], (there.cumsum() - 1)[domains]
     if len(present) <= 1 and not len(outside) and not job.slices:
         return _descend(job, tree, nodes, room, free, members, size, level + 1, taken)
     within = members[inside]

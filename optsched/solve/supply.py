@@ -66,12 +66,15 @@ def lengths_of(firsts: Ints, count: int) -> Ints:
 
 
 class Supply:
-    """Who may be stopped for whom at what price, and what those already stopped leave over, and for whom."""
+    """Who may be stopped for whom at what price, and what those already stopped leave over, and for whom.
 
-    def __init__(self, problem: Problem, ledger: Ledger) -> None:
+    Prices go by what teams have in their `line`, shape (T, 2P, Y); None: as the ledger stands.
+    """
+
+    def __init__(self, problem: Problem, ledger: Ledger, line: Ints | None = None) -> None:
         self.problem, self.ledger = problem, ledger
         self.victims = Victims(problem)
-        self.row = self._rows(ledger.rows())
+        self.row = self._rows(ledger.rows(line))
         self.price = self._prices()
         job, node = self.victims.pair_job, self.victims.pair_node
         order = np.lexsort((job, self.price[job], node))

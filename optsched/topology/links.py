@@ -39,7 +39,8 @@ def choose_gpus(fabric: Fabric | None, free: Sequence[int], count: int) -> Gpus:
 
     Raises ValueError where count is negative or more than there are.
     """
-    return _choose_cached(fabric_key(fabric), _checked(free, count), count)
+    gpus = _checked(free, count)
+    return gpus if count == len(gpus) else _choose_cached(fabric_key(fabric), gpus, count)
 
 
 def choose_common_gpus(nodes: Sequence[tuple[Fabric | None, Sequence[int]]], count: int) -> Gpus | None:

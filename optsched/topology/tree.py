@@ -71,8 +71,8 @@ class Tree:
         """Return the number of nodes of each domain of the level, shape (domain_count(level),)."""
         return np.diff(self._starts[level]).astype(np.int32)
 
-    def sum_per_domain(self, level: int, per_node: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Add up an integer per node (shape (N,), sums below 2**53) over each domain of the level."""
+    def sum_per_domain(self, level: int, per_node: npt.NDArray[np.int64 | np.bool_]) -> npt.NDArray[np.int64]:
+        """Add up an integer or flag per node (shape (N,), sums below 2**53) over each domain of the level."""
         domains = self.domain_of[level]
         if len(self._members[level]) < len(domains):
             inside = domains >= 0

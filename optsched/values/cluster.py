@@ -25,6 +25,9 @@ class NodeState(enum.Enum):
     DOWN = "down"
     """Lost: what was booked there stays booked until it is confirmed gone."""
 
+    __hash__ = object.__hash__
+    """There is one object of each, and they are looked up at every step: by name that takes several times as long."""
+
 
 @dataclass(frozen=True, slots=True)
 class Link:

@@ -27,6 +27,9 @@ class JobState(enum.Enum):
     CANCELLED = "cancelled"
     """Withdrawn."""
 
+    __hash__ = object.__hash__
+    """There is one object of each, and they are looked up at every step: by name that takes several times as long."""
+
 
 @dataclass(frozen=True, slots=True)
 class Slice:

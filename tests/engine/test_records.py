@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -94,3 +95,38 @@ def test_many_drops_leave_few_chunks():
     assert list(records) == list(range(29 * CHUNK, 30 * CHUNK))
     assert len(records._chunks) <= 10
     assert len(records._where) <= 10 * CHUNK
+
+
+def test_what_was_found_of_entries_is_found_anew_where_they_changed_only():
+    """Of 300 entries one changes, one comes and one goes, with versions in between at which nobody looks."""
+    looked: list[int] = []
+
+    def look(value: list[int]) -> int:
+        looked.append(value[0])
+        return 2 * value[0]
+
+    records = Records.of({key: [key] for key in range(300)})
+    assert [mark for chunk in records.marks(look) for mark in chunk.values()] == [2 * key for key in range(300)]
+    looked.clear()
+    later = records.put(7, [1000]).put(7, [1001]).put(400, [400]).drop(8)
+    for _ in range(2):
+        found = {key: mark for chunk in later.marks(look) for key, mark in chunk.items()}
+        assert found == {key: 2 * value[0] for key, value in later.items()}
+    assert sorted(looked) == [400, 1001]
+    assert [mark for chunk in records.marks(look) for mark in chunk.values()] == [2 * key for key in range(300)]
+
+
+def test_what_was_found_of_a_chunk_is_found_anew_where_it_changed_only():
+    """Sums, chunk by chunk."""
+    looked: list[int] = []
+
+    def total(chunk: Mapping[int, int]) -> int:
+        looked.append(len(chunk))
+        return sum(chunk.values())
+
+    records = Records.of({key: key for key in range(4 * CHUNK)})
+    assert sum(records.parts(total)) == sum(range(4 * CHUNK))
+    looked.clear()
+    later = records.put(0, 5)
+    assert sum(later.parts(total)) == sum(later.parts(total)) == sum(range(4 * CHUNK)) + 5
+    assert looked == [CHUNK]

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched.errors import InternalError
+from optsched.policy import entitlement
 from optsched.policy.entitlement import (
     DemandClasses,
     Entitlements,
@@ -336,6 +337,22 @@ def test_nobody_has_more_than_its_demand_and_all_no_more_than_the_cluster(case):
         assert (result.gpus.sum(axis=0) == np.floor(result.amounts[:, :2].sum(axis=0) + 1e-6)).all()
         limits = [np.inf if team.limit is None else team.limit.gpus for team in case.teams]
         assert (result.allotted[:, :2].sum(axis=1) <= np.array(limits) + 1e-6).all()
+
+
+@settings(max_examples=150, deadline=None)
+@given(trees())
+def test_where_there_is_plenty_filling_comes_to_what_everybody_wants(case):
+    """The short way round, where nobody is short of anything, against the filling that it saves."""
+    case.capacity = (demand_of(case).sum(axis=0) + 1.0).tolist()
+    case.teams = [replace(team, weight=max(1.0, team.weight), limit=None) for team in case.teams]
+    short = case.solve()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(entitlement, "_plenty", lambda *given: False)
+        filled = case.solve()
+    assert np.allclose(short.amounts, filled.amounts)
+    assert np.allclose(short.allotted, filled.allotted)
+    assert (short.gpus == filled.gpus).all()
+    assert (short.base == filled.base).all()
 
 
 @settings(max_examples=150, deadline=None)
