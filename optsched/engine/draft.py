@@ -10,6 +10,7 @@ from optsched.engine.records import Records
 from optsched.engine.state import Booking, Claim, JobRecord, NodeRecord, State, booking_of
 from optsched.engine.tables import ENDS, GOES_ON, JobTrigger, NodeTrigger, job_after, node_after
 from optsched.errors import InternalError
+from optsched.values.changed import changed
 from optsched.values.ids import JobId, NodeId
 from optsched.values.job import Job, Placement, gpus_on
 
@@ -50,9 +51,9 @@ class Draft:
             for mine, old in ((self.jobs, state.jobs), (self.ended, state.ended), (self.nodes, state.nodes))
         )
         if not touched:
-            after = state if self.now == state.now else replace(state, now=self.now)
+            after = state if self.now == state.now else changed(state, now=self.now)
             return Step(after, tuple(self.commands), tuple(self.notes))
-        after = replace(
+        after = changed(
             state,
             now=self.now,
             version=self.version,
@@ -62,7 +63,7 @@ class Draft:
             claims=self.claims,
             due=self.due,
             raised=self.version if self._raised else state.raised,
-            **self.fields,  # type: ignore[arg-type]
+            **self.fields,
         )
         return Step(after, tuple(self.commands), tuple(self.notes))
 
@@ -97,7 +98,7 @@ class Draft:
 
     def put(self, record: JobRecord, *, quietly: bool = False) -> JobRecord:
         """Store a job; `quietly`: plans made before this are still good."""
-        record = record if quietly else replace(record, changed=self.version)
+        record = record if quietly else changed(record, changed=self.version)
         self._tell_waiting(record)
         if record.state in ENDS and not record.booked_on:
             if record.id in self.jobs:
@@ -108,6 +109,11 @@ class Draft:
         else:
             self.jobs = Records.of(self.jobs).put(record.id, record)
         return record
+
+    def note_all(self, records: Mapping[JobId, JobRecord]) -> None:
+        """Store jobs that stand as they did, with something noted of them; plans made before this are still good."""
+        if records:
+            self.jobs = Records.of(self.jobs).put_all(records)
 
     def _tell_waiting(self, record: JobRecord) -> None:
         """Look again where a job has come further for which others wait."""
@@ -123,8 +129,8 @@ class Draft:
 
     def put_node(self, record: NodeRecord, *, quietly: bool = False) -> None:
         """Store a node; `quietly`: plans made before this are still good."""
-        changed = record if quietly else replace(record, changed=self.version)
-        self.nodes = Records.of(self.nodes).put(record.node.id, changed)
+        record = record if quietly else changed(record, changed=self.version)
+        self.nodes = Records.of(self.nodes).put(record.node.id, record)
 
     def drop_node(self, node: NodeId) -> None:
         """Forget a node."""

@@ -31,7 +31,8 @@ def submit(draft: Draft, event: events.Submit) -> None:
     profile = draft.get("profile")
     assert isinstance(profile, Profile)
     bucket = profile.preempt_tokens
-    job = replace(job, state=JobState.QUEUED, placement={}, started_at=None, run=0)
+    if job.state is not JobState.QUEUED or job.placement or job.started_at is not None or job.run:
+        job = replace(job, state=JobState.QUEUED, placement={}, started_at=None, run=0)
     record = JobRecord(
         job=job,
         state=JobState.QUEUED,
