@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from optsched.engine.codec import FORMAT, encode, given_fields, text_of
+from optsched.engine.codec import FORMAT, given_fields, text_of
 from optsched.engine.records import Records
 from optsched.engine.state import State
 

@@ -15,8 +15,8 @@ class Memory:
     """What a round may take over from the one before; nothing in it can make a plan invalid or a bound wrong.
 
     `tree` is the topology of `cluster`, which stays while nodes, levels and domains do. `facts` are what was worked out
-    of jobs, `kinds` which jobs of a long queue are alike: memories that rounds add to. `turn`: which way of placing is to
-    be tried: the same again while it is of use, else the next one, so that rounds one after the other try all.
+    of jobs, `kinds` which jobs of a long queue are alike: memories that rounds add to. `turn`: which way of placing is
+    to be tried: the same again while it is of use, else the next one, so that rounds one after the other try all.
     """
 
     cluster: Cluster

@@ -118,9 +118,7 @@ class Beyond:
         return sum(len(each.rest) for each in self.kinds)
 
 
-def in_window(
-    snapshot: Snapshot, wanted: JobId | None = None, kinds: Kinds | None = None
-) -> tuple[Snapshot, Beyond]:
+def in_window(snapshot: Snapshot, wanted: JobId | None = None, kinds: Kinds | None = None) -> tuple[Snapshot, Beyond]:
     """Return the snapshot with the queued jobs that a round looks at (`wanted` among them), and the others.
 
     `kinds` are what the rounds before found out.

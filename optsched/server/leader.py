@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -28,6 +29,9 @@ from optsched.server.now import Now
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+SLICE_S = 0.02
+"""A batch that takes longer to go through the engine lets others in after each such time."""
 
 SLOW_S = 1.0
 """A commit that takes longer is told of: all that changes anything waits for it."""
@@ -209,7 +213,7 @@ class Leader:
             first = self._inbox.get_nowait()
 
     async def _take(self, batch: Sequence[_Work]) -> None:
-        folded = self._fold(batch)
+        folded = await self._fold(batch)
         for work, error in folded.refused:
             _fail(work, error)
         if folded.entries or folded.keys:
@@ -244,14 +248,14 @@ class Leader:
             extra = {"wall_s": round(took, 3), "entries": len(folded.entries), "waiting": self.waiting}
             log.warning("a commit was slow: the disk, or the database", extra=extra)
 
-    def _fold(self, batch: Sequence[_Work]) -> _Folded:
+    async def _fold(self, batch: Sequence[_Work]) -> _Folded:
         now = self.now()
-        folded = _Folded(self.state, self.sequence)
+        folded, pause = _Folded(self.state, self.sequence), _Pause()
         for work in batch:
             if work.future.done():
                 continue
             try:
-                self._fold_one(work, folded, now)
+                await self._fold_one(work, folded, now, pause)
             except OptschedError as error:
                 if isinstance(error, InternalError):
                     log.exception("a bug: a request is refused for it")
@@ -261,7 +265,7 @@ class Leader:
                 folded.refused.append((work, InternalError(f"{type(error).__name__}: {error}")))
         return folded
 
-    def _fold_one(self, work: _Work, folded: _Folded, now: float) -> None:
+    async def _fold_one(self, work: _Work, folded: _Folded, now: float, pause: _Pause) -> None:
         """Take one piece of work through the engine; where it is refused, `folded` is as it was."""
         prepared = work.prepare(folded.state, now)
         state, sequence = folded.state, folded.sequence
@@ -280,6 +284,8 @@ class Leader:
             if logged or found.notes:
                 changes.append(Change(sequence, now, event, state, found.state, found.commands, found.notes, gone))
             state = found.state
+            if pause.due:
+                await pause.take()
         if not folded.keys.keys().isdisjoint(keys):
             raise Busy("the same idempotency key is being answered: try again", 0.1)
         folded.state, folded.sequence = state, sequence
@@ -305,6 +311,23 @@ class Leader:
             self._saved = sequence
         except (StoreError, InternalError) as error:
             log.error("the state could not be saved", extra={"error": str(error)})
+
+
+class _Pause:
+    """Tells when others are to be let in. Nobody but the loop changes the state, so they see it as it was."""
+
+    def __init__(self) -> None:
+        self._until = time.monotonic() + SLICE_S
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time."""
+        return time.monotonic() > self._until
+
+    async def take(self) -> None:
+        """Let others in."""
+        await asyncio.sleep(0)
+        self._until = time.monotonic() + SLICE_S
 
 
 def _fail(work: _Work, error: Exception) -> None:

@@ -33,6 +33,7 @@ from optsched.engine.step import step
 from optsched.errors import InternalError
 from optsched.files.plan_json import plan_to_dict
 from optsched.planner.plan import PlanOptions
+from optsched.server.handing import hand_over_quickly
 from optsched.server.leader import Change, Leader
 from optsched.server.start import GC_EVERY
 
@@ -44,7 +45,7 @@ NICE = 5
 MOST_PARTS = 20
 """Of what a round has to say of those who wait, so many parts at most are told; the next round tells the rest."""
 
-GATHER_S = 0.005
+GATHER_S = 0.02
 """What is to be passed on waits so long for more of it."""
 
 
@@ -143,6 +144,7 @@ class ProcessRunner:
     """Decides in a process of its own, which is started anew where it dies or has gone astray."""
 
     def __init__(self, options: PlanOptions) -> None:
+        hand_over_quickly()
         self._options = options
         self._leader: Leader | None = None
         self._link: _Link | None = None
@@ -285,6 +287,7 @@ def _follow(link: Connection, options: PlanOptions) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(NICE)
     gc.set_threshold(*GC_EVERY)
+    hand_over_quickly()
     planner = RoundPlanner(options, WallClock())
     saver = Saver()
     state: State | None = None

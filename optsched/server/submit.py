@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import secrets
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
@@ -80,8 +80,8 @@ class Submitting:
 
     async def submit(self, given: Sequence[Given], body: object, key: str, caller: Caller) -> Submitted:
         """Put jobs into the queue. `body` is what the same idempotency key has to come with again."""
-        digest = digest_of(body)
         name = f"request/{caller.key}/{key}" if key else ""
+        digest = digest_of(body) if name else ""
         async with self._one_at_a_time(name):
             known = await self.answers.known(name) if name else None
             if known is not None:
@@ -157,7 +157,9 @@ class _Batch:
         for each, found in zip(self.given, read, strict=True):
             job = found.job
             record = state.record(job.id)
-            body = digest_of(each.data)
+            named = isinstance(each.data, dict) and bool(each.data.get("id"))
+            # Only what was given an id can be submitted again under it.
+            body = digest_of(each.data) if named else ""
             if record is None and job.id in self.here:
                 raise Busy(f"job {job.id} is just leaving what is known: try again", 0.1)
             if record is None and job.id in self.gone:
@@ -165,7 +167,7 @@ class _Batch:
             elif record is None:
                 fresh.append(found)
                 warn_of_size(job, state, self.into.rules, each.place)
-                if isinstance(each.data, dict) and each.data.get("id"):
+                if named:
                     keys[f"job/{job.id}"] = body.encode()
             elif record is not None:
                 _same(record, found, self.bodies.get(job.id), body)
@@ -192,7 +194,7 @@ class _Batch:
                 job_id = JobId(f"{each.array.id}.{each.array.index}")
                 found.append(replace(first, job=replace(first.job, id=job_id), array=each.array))
                 continue
-            read = read_job(each.data, each.place, self.into.rules, about, team, new_id())
+            read = read_job(each.data, each.place, self.into.rules, about, team, own_id(each.data))
             if read is None and each.array is not None:
                 break
             if read is None:
@@ -268,7 +270,22 @@ def members_of(array: asked.ArrayAsked, place: Scope) -> list[Given]:
 
 def new_id() -> str:
     """Return an id that no job has."""
-    return f"job-{secrets.token_hex(8)}"
+    return f"job-{next(_drawn)}"
+
+
+def own_id(data: object) -> str:
+    """Return an id for a job that is given without one; "" for others, which need none."""
+    return "" if isinstance(data, dict) and data.get("id") else new_id()
+
+
+def _draw() -> Iterator[str]:
+    """Yield words of 64 random bits; to ask the system for each apart would cost as much as to read a job."""
+    while True:
+        drawn = secrets.token_hex(8 * 512)
+        yield from (drawn[first : first + 16] for first in range(0, len(drawn), 16))
+
+
+_drawn = _draw()
 
 
 def digest_of(given: object) -> str:
@@ -276,4 +293,4 @@ def digest_of(given: object) -> str:
     return hashlib.sha256(_sorted(given).encode()).hexdigest()
 
 
-_sorted = json.JSONEncoder(sort_keys=True, default=str).encode
+_sorted = json.JSONEncoder(sort_keys=True, default=str, check_circular=False).encode

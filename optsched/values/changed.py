@@ -23,7 +23,7 @@ def changed(value: V, **changes: object) -> V:
 
     Raises KeyError for a field that it does not have.
     """
-    read, place_of = _shape(type(value))
+    read, place_of = _shape(type(value))  # type: ignore[arg-type]
     given = list(read(value))
     for name, new in changes.items():
         given[place_of[name]] = new
