@@ -95,6 +95,8 @@ class Submitting:
             bodies = await self._bodies(here)
             gone = await self._gone(ids)
             work = _Batch(self, given, caller, digest, name, bodies, gone, here)
+            if len(given) > READ_AT_ONCE:
+                work = replace(work, ahead=await work.read_ahead())
             return await self.leader.ask(work.prepare)
 
     async def _bodies(self, here: Collection[str]) -> dict[str, str]:
@@ -133,6 +135,25 @@ class Submitting:
                 self._answering.pop(name, None)
 
 
+READ_AT_ONCE = 50
+"""Of a longer list so many jobs are read before others are let in."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """Jobs that were read before their turn came, by the rules of a version."""
+
+    rules: int
+    jobs: list[events.Submit]
+
+    def holds(self, state: State) -> bool:
+        """Return whether they would be read the same on a state: by its rules, and all that they wait for is there."""
+        if self.rules != state.rules_changed:
+            return False
+        own = {each.job.id for each in self.jobs}
+        return all(after.job in own or state.record(after.job) for each in self.jobs for after in each.after)
+
+
 @dataclass(frozen=True, slots=True)
 class _Batch:
     """Jobs on their way into the queue. `bodies` are the digests of what known ids were submitted with.
@@ -148,10 +169,22 @@ class _Batch:
     bodies: dict[str, str]
     gone: dict[str, Gone]
     here: frozenset[str]
+    ahead: _Ahead | None = None
+
+    async def read_ahead(self) -> _Ahead:
+        """Read the jobs before their turn comes, some at a time. Raises InputError with all faults of all of them."""
+        state = self.into.leader.state
+        found: list[events.Submit] = []
+        for number, _ in enumerate(self._reading(state, self.into.rules.known(state, self.into.leader.now()), found)):
+            if number % READ_AT_ONCE == READ_AT_ONCE - 1:
+                await asyncio.sleep(0)
+        self.given[0].place.report.raise_faults()
+        return _Ahead(state.rules_changed, found)
 
     def prepare(self, state: State, now: float) -> Prepared[Submitted]:
         """Check the jobs against the state, all of them before any is taken in."""
-        read = self._read(state, self.into.rules.known(state, now))
+        about = self.into.rules.known(state, now)
+        read = self.ahead.jobs if self.ahead is not None and self.ahead.holds(state) else self._read(state, about)
         fresh: list[events.Submit] = []
         keys: dict[str, bytes] = {}
         for each, found in zip(self.given, read, strict=True):
@@ -183,12 +216,20 @@ class _Batch:
 
     def _read(self, state: State, about: Known) -> list[events.Submit]:
         """Return the submissions. Raises InputError with all faults of all of them."""
+        found: list[events.Submit] = []
+        for _ in self._reading(state, about, found):
+            pass
+        self.given[0].place.report.raise_faults()
+        return found
+
+    def _reading(self, state: State, about: Known, found: list[events.Submit]) -> Iterator[None]:
+        """Read one job after the other into `found`; faults are noted."""
         team = self.caller.team or self.into.default_team
         team = team if team in state.teams else ""
-        found: list[events.Submit] = []
         seen: set[JobId] = set()
         first: events.Submit | None = None
         for each in self.given:
+            yield
             if each.array is not None and first is not None:
                 # Members differ in nothing but their ids: the first was checked for all of them.
                 job_id = JobId(f"{each.array.id}.{each.array.index}")
@@ -207,9 +248,7 @@ class _Batch:
             if read.job.id in seen:
                 each.place.fault("the job id is given twice", "each job id once", "id")
             seen.add(read.job.id)
-            found.append(replace(read, array=each.array))
-        self.given[0].place.report.raise_faults()
-        return found
+            found.append(read if each.array is None else replace(read, array=each.array))
 
     def _check_room(self, state: State, fresh: Sequence[events.Submit]) -> None:
         """Raise Busy where too many jobs would be known."""
