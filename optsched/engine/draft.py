@@ -185,8 +185,11 @@ class Draft:
         for node in (claim or record.claim).placement if (claim or record.claim) else ():  # type: ignore[union-attr]
             if node in self.nodes:
                 self.put_node(self.nodes[node])
-        others = tuple(job for job in self.claims if job != record.id)
-        self.claims = (*others, record.id) if claim is not None else others
+        claims = self.claims
+        if record.id in claims:
+            at = claims.index(record.id)
+            claims = (*claims[:at], *claims[at + 1 :])
+        self.claims = (*claims, record.id) if claim is not None else claims
         return self.put(replace(record, claim=claim))
 
     def set(self, **fields: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 
 from optsched.engine.codec import FORMAT, given_fields, text_of
 from optsched.engine.records import Records
@@ -19,16 +19,32 @@ class Saver:
 
     def bytes_of(self, given: State) -> bytes:
         """Return a state as the bytes that a store keeps."""
+        writing = self.writing(given)
+        while True:
+            try:
+                next(writing)
+            except StopIteration as done:
+                return bytes(done.value)
+
+    def writing(self, given: State) -> Generator[None, None, bytes]:
+        """Write a state in small steps, and return its bytes with the last."""
         before, self._known = self._known, {}
         fields = ['"$":"state.State"']
         for name, value in given_fields(given):
-            text = self._records(value, before) if isinstance(value, Records) else text_of(value)
+            text = (yield from self._records(value, before)) if isinstance(value, Records) else text_of(value)
             fields.append(f'"{name}":{text}')
         inside = ",".join(fields)
         return f'{{"format":{FORMAT},"state":{{{inside}}}}}'.encode("ascii")
 
-    def _records(self, records: Records[object, object], before: Mapping[int, tuple[Chunk, str]]) -> str:
-        inside = ",".join(self._chunk(chunk, before) for chunk in records.chunks() if chunk)
+    def _records(
+        self, records: Records[object, object], before: Mapping[int, tuple[Chunk, str]]
+    ) -> Generator[None, None, str]:
+        texts: list[str] = []
+        for chunk in records.chunks():
+            if chunk:
+                texts.append(self._chunk(chunk, before))
+                yield
+        inside = ",".join(texts)
         return f'{{"$map":[{inside}]}}'
 
     def _chunk(self, chunk: Chunk, before: Mapping[int, tuple[Chunk, str]]) -> str:
