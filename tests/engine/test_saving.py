@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Generator
 
 from optsched.engine import events as ev
 from optsched.engine.codec import restore_bytes, save_bytes
@@ -11,6 +11,17 @@ from optsched.engine.state import initial
 from optsched.engine.step import step
 from optsched.values.ids import JobId
 from tests.builders import job, nodes, snapshot, team
+
+
+def returned(writing: Generator[None, None, bytes]) -> bytes:
+    """What a generator returns once it has been run to its end."""
+    found: list[bytes] = []
+
+    def run() -> Generator[None, None, None]:
+        found.append((yield from writing))
+
+    list(run())
+    return found[0]
 
 
 def test_what_is_written_is_the_same_to_the_last_byte():
@@ -33,7 +44,4 @@ def test_what_happens_while_a_state_is_written_is_not_in_it():
     next(writing)
     later = step(state, ev.Cancel(JobId("j599")), 2.0).state
     assert saver.bytes_of(later) == save_bytes(later)
-    with pytest.raises(StopIteration) as done:
-        while True:
-            next(writing)
-    assert done.value.value == save_bytes(state)
+    assert returned(writing) == save_bytes(state)
