@@ -98,7 +98,8 @@ class Draft:
 
     def put(self, record: JobRecord, *, quietly: bool = False) -> JobRecord:
         """Store a job; `quietly`: plans made before this are still good."""
-        record = record if quietly else changed(record, changed=self.version)
+        if not quietly and record.changed != self.version:
+            record = changed(record, changed=self.version)
         self._tell_waiting(record)
         if record.state in ENDS and not record.booked_on:
             if record.id in self.jobs:

@@ -36,6 +36,7 @@ def submit(draft: Draft, event: events.Submit) -> None:
     record = JobRecord(
         job=job,
         state=JobState.QUEUED,
+        changed=draft.version,
         estimate_s=job.estimated_runtime_s,
         tokens=0.0 if bucket is None else bucket.burst,
         tokens_at=draft.now,
