@@ -17,6 +17,7 @@ from optsched.errors import InternalError
 from optsched.wire import shapes
 
 M = TypeVar("M", bound=Message)
+T = TypeVar("T")
 Plain = dict[str, object]
 
 _OUT: Mapping[str, Callable[[Plain], Plain]] = shapes.TO_MESSAGE
@@ -161,7 +162,7 @@ def _write_field(field: FieldDescriptor) -> _Write:
     if field.message_type is None:
         number = _write_one(field)
         if field.is_repeated:
-            return lambda message, value: getattr(message, name).extend([number(each) for each in value])
+            return lambda message, value: getattr(message, name).extend([number(each) for each in _listed(value)])
         return lambda message, value: setattr(message, name, number(value))
     return _write_messages(name) if field.is_repeated else _write_message(name)
 
@@ -178,10 +179,16 @@ def _write_message(name: str) -> _Write:
 def _write_messages(name: str) -> _Write:
     def write(message: Message, value: list[Mapping[str, object]]) -> None:
         inside = getattr(message, name)
-        for each in value:
+        for each in _listed(value):
             _fill(inside.add(), each)
 
     return write
+
+
+def _listed(value: T) -> T:
+    """Return a list as it is: a text is none, though one can go through it."""
+    assert isinstance(value, list | tuple)
+    return value
 
 
 def _write_one(field: FieldDescriptor) -> Callable[[object], Any]:
