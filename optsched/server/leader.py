@@ -34,9 +34,11 @@ T = TypeVar("T")
 SLICE_S = 0.02
 """A batch that takes longer to go through the engine lets others in after each such time."""
 
-BUSY_S, GATHER_S = 0.02, 0.005
-"""What comes so soon after a commit waits so long for more: half as many commits cost half as much, and delay nobody
-who asks alone."""
+SEVERAL = 4
+"""Pieces of work in one batch that tell that many ask at the same time ..."""
+
+BUSY_S, GATHER_S = 0.03, 0.01
+"""... and what then comes so soon after a commit waits so long for more: half as many commits cost half as much."""
 
 SLOW_S = 1.0
 """A commit that takes longer is told of: all that changes anything waits for it."""
@@ -128,6 +130,7 @@ class Leader:
         self._saved = sequence
         self._saving: asyncio.Task[None] | None = None
         self._stored_at = -math.inf
+        self._several = False
         # A thread of its own: commits wait for no other work that is done beside the loop.
         self._writer = ThreadPoolExecutor(1, "store")
 
@@ -206,7 +209,7 @@ class Leader:
     async def _batch(self) -> list[_Work] | None:
         """Return what waits, at least one piece; None once all is done after `close`."""
         first = await self._inbox.get()
-        if first is not None and time.monotonic() - self._stored_at < BUSY_S:
+        if first is not None and self._several and time.monotonic() - self._stored_at < BUSY_S:
             await asyncio.sleep(GATHER_S)
         batch: list[_Work] = []
         while True:
@@ -221,6 +224,7 @@ class Leader:
             first = self._inbox.get_nowait()
 
     async def _take(self, batch: Sequence[_Work]) -> None:
+        self._several = len(batch) >= SEVERAL
         folded = await self._fold(batch)
         for work, error in folded.refused:
             _fail(work, error)
