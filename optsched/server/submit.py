@@ -21,6 +21,7 @@ from optsched.server.archive import Archive, key_of
 from optsched.server.caller import Caller
 from optsched.server.checks import Rules, read_job, warn_of_size
 from optsched.server.leader import Leader, Prepared
+from optsched.values.changed import changed
 from optsched.values.ids import JobId
 from optsched.values.job import Job
 
@@ -233,7 +234,7 @@ class _Batch:
             if each.array is not None and first is not None:
                 # Members differ in nothing but their ids: the first was checked for all of them.
                 job_id = JobId(f"{each.array.id}.{each.array.index}")
-                found.append(replace(first, job=replace(first.job, id=job_id), array=each.array))
+                found.append(changed(first, job=changed(first.job, id=job_id), array=each.array))
                 continue
             read = read_job(each.data, each.place, self.into.rules, about, team, own_id(each.data))
             if read is None and each.array is not None:
