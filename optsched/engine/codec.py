@@ -10,7 +10,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 import json
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from types import ModuleType
 
 from optsched.engine import commands, events, log, settings, state
@@ -41,7 +42,9 @@ def _types() -> tuple[dict[str, type], dict[type, str]]:
 _BY_NAME, _NAME_OF = _types()
 
 
-_text = json.JSONEncoder(separators=(",", ":")).encode
+_text = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+"""Plain data is made here, and never holds itself."""
+
 _PLAIN = frozenset({type(None), bool, int, float, str})
 
 
@@ -50,6 +53,7 @@ class _Fields:
 
     def __init__(self, kind: type) -> None:
         self.name = _NAME_OF[kind]
+        self.read = _reader([field.name for field in dataclasses.fields(kind)])
         self.defaults: list[tuple[str, bool, object]] = []
         for field in dataclasses.fields(kind):
             if field.default is not dataclasses.MISSING:
@@ -62,12 +66,24 @@ class _Fields:
     def write(self, value: object) -> dict[str, object]:
         """Return a value of the class as plain data, without what is at its default; 1 is not 1.0 there."""
         plain: dict[str, object] = {"$": self.name}
-        for name, exact, default in self.defaults:
-            given = getattr(value, name)
-            if given is default or (given == default and not (exact and type(given) is not type(default))):
-                continue
+        for name, given in self.given(value):
             plain[name] = given if type(given) in _PLAIN else to_plain(given)
         return plain
+
+    def given(self, value: object) -> list[tuple[str, object]]:
+        """Return the fields of a value that are not at their defaults."""
+        return [
+            (name, given)
+            for (name, exact, default), given in zip(self.defaults, self.read(value), strict=True)
+            if given is not default and (given != default or (exact and type(given) is not type(default)))
+        ]
+
+
+def _reader(names: list[str]) -> Callable[[object], tuple[object, ...]]:
+    """Return what reads all fields of a value."""
+    if len(names) > 1:
+        return operator.attrgetter(*names)
+    return lambda value: tuple(getattr(value, name) for name in names)
 
 
 _FIELDS: dict[type, _Fields] = {kind: _Fields(kind) for kind in _NAME_OF if dataclasses.is_dataclass(kind)}
@@ -119,7 +135,17 @@ def _type(name: object) -> type:
 
 def encode(value: object) -> bytes:
     """Return a value as the bytes that are stored: JSON in ASCII. Raises InternalError for what nobody stores."""
-    return _text(to_plain(value)).encode("ascii")
+    return text_of(value).encode("ascii")
+
+
+def text_of(value: object) -> str:
+    """Return a value as the text that is stored. Raises InternalError for what nobody stores."""
+    return _text(to_plain(value))
+
+
+def given_fields(value: object) -> list[tuple[str, object]]:
+    """Return the fields of a dataclass that are stored, in order: those not at their defaults."""
+    return _FIELDS[type(value)].given(value)
 
 
 def decode(data: bytes) -> object:

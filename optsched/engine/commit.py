@@ -232,6 +232,7 @@ def _why(event: Decided, job: JobId) -> str:
 def _remember(draft: Draft, plan: Plan) -> None:
     """Note why each job waits, where that is news; refuse what was submitted with a deadline that cannot be met."""
     starts = {room.job: room.start_estimate_at for room in plan.reservations}
+    noted: dict[JobId, JobRecord] = {}
     for waiting in plan.queued:
         record = draft.jobs.get(waiting.job)
         if record is None or record.state is not JobState.QUEUED:
@@ -242,7 +243,8 @@ def _remember(draft: Draft, plan: Plan) -> None:
             draft.move(record, JobTrigger.REFUSE, reason=reason, unseen=False)
             draft.note(Kind.REFUSED, reason, record.id)
         elif is_news(record, waiting):
-            _note_why(draft, record, waiting)
+            noted[record.id] = _with_why(record, waiting)
+    draft.note_all(noted)
     tell_reserved(draft, plan.reservations)
 
 
@@ -251,16 +253,18 @@ def is_news(record: JobRecord, waiting: Waiting) -> bool:
     return record.unseen or record.reason != waiting.detail
 
 
-def _note_why(draft: Draft, record: JobRecord, waiting: Waiting) -> None:
-    draft.put(altered(record, reason=waiting.detail, blocked_by=waiting.reason, unseen=False), quietly=True)
+def _with_why(record: JobRecord, waiting: Waiting) -> JobRecord:
+    return altered(record, reason=waiting.detail, blocked_by=waiting.reason, unseen=False)
 
 
 def waits(draft: Draft, event: Waits) -> None:
     """Note why jobs wait, of those that still do."""
+    noted: dict[JobId, JobRecord] = {}
     for waiting in event.queued:
         record = draft.jobs.get(waiting.job)
         if record is not None and record.state is JobState.QUEUED and is_news(record, waiting):
-            _note_why(draft, record, waiting)
+            noted[record.id] = _with_why(record, waiting)
+    draft.note_all(noted)
 
 
 def _hopeless(record: JobRecord, waiting: Waiting, start: float | None) -> str:

@@ -68,8 +68,10 @@ def in_parts(decided: Decided, state: State, most: int = PART_ROWS) -> tuple[Dec
     """
     first: list[Waiting] = []
     later: list[Waiting] = []
+    # A plain mapping: every job that waits is looked up.
+    jobs = dict(state.jobs.items())
     for waiting in decided.plan.queued:
-        record = state.jobs.get(waiting.job)
+        record = jobs.get(waiting.job)
         if record is None or not is_news(record, waiting):
             continue
         judged = record.unseen and record.job.start_deadline_at is not None

@@ -95,7 +95,8 @@ class Draft:
 
     def put(self, record: JobRecord, *, quietly: bool = False) -> JobRecord:
         """Store a job; `quietly`: plans made before this are still good."""
-        record = record if quietly else altered(record, changed=self.version)
+        if not quietly and record.changed != self.version:
+            record = altered(record, changed=self.version)
         return self._store(record)
 
     def _store(self, record: JobRecord) -> JobRecord:
@@ -109,6 +110,11 @@ class Draft:
         else:
             self.jobs = Records.of(self.jobs).put(record.id, record)
         return record
+
+    def note_all(self, records: Mapping[JobId, JobRecord]) -> None:
+        """Store jobs that stand as they did, with something noted of them; plans made before this are still good."""
+        if records:
+            self.jobs = Records.of(self.jobs).put_all(records)
 
     def _tell_waiting(self, record: JobRecord) -> None:
         """Look again where a job has come further for which others wait."""
@@ -184,8 +190,11 @@ class Draft:
         for node in (claim or record.claim).placement if (claim or record.claim) else ():  # type: ignore[union-attr]
             if node in self.nodes:
                 self.put_node(self.nodes[node])
-        others = tuple(job for job in self.claims if job != record.id)
-        self.claims = (*others, record.id) if claim is not None else others
+        claims = self.claims
+        if record.id in claims:
+            at = claims.index(record.id)
+            claims = (*claims[:at], *claims[at + 1 :])
+        self.claims = (*claims, record.id) if claim is not None else claims
         return self._store(altered(record, changed=self.version, claim=claim))
 
     def set(self, **fields: object) -> None:

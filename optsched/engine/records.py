@@ -85,6 +85,21 @@ class Records(Mapping[K, V]):
         chunks = (*self._chunks[:found], changed, *self._chunks[found + 1 :])
         return Records(chunks, self._where, self._moved, self._size + new)
 
+    def put_all(self, entries: Mapping[K, V]) -> Records[K, V]:
+        """Return a version in which keys that are there have other values. Raises KeyError for one that is not."""
+        by_chunk: dict[int, dict[K, V]] = {}
+        for key, value in entries.items():
+            found = self._find(key)
+            if found is None:
+                raise KeyError(key)
+            by_chunk.setdefault(found, {})[key] = value
+        chunks = list(self._chunks)
+        for number, new in by_chunk.items():
+            changed = Chunk(chunks[number])
+            changed.update(new)
+            chunks[number] = changed
+        return Records(tuple(chunks), self._where, self._moved, self._size)
+
     def drop(self, key: K) -> Records[K, V]:
         """Return a version without a key. Raises KeyError where there is none."""
         found = self._find(key)

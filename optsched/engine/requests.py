@@ -31,10 +31,12 @@ def submit(draft: Draft, event: events.Submit) -> None:
     profile = draft.get("profile")
     assert isinstance(profile, Profile)
     bucket = profile.preempt_tokens
-    job = replace(job, state=JobState.QUEUED, placement={}, started_at=None, run=0)
+    if job.state is not JobState.QUEUED or job.placement or job.started_at is not None or job.run:
+        job = replace(job, state=JobState.QUEUED, placement={}, started_at=None, run=0)
     record = JobRecord(
         job=job,
         state=JobState.QUEUED,
+        changed=draft.version,
         estimate_s=job.estimated_runtime_s,
         tokens=0.0 if bucket is None else bucket.burst,
         tokens_at=draft.now,

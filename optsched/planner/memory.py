@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from optsched.planner.window import Kinds
 from optsched.rounds.facts import Facts
 from optsched.topology.tree import Tree, build_tree
 from optsched.values.cluster import Cluster
@@ -14,13 +15,14 @@ class Memory:
     """What a round may take over from the one before; nothing in it can make a plan invalid or a bound wrong.
 
     `tree` is the topology of `cluster`, which stays while nodes, levels and domains do. `facts` are what was worked out
-    of jobs: a memory that rounds add to. `turn`: which way of placing is to be tried: the same again while it is of
-    use, else the next one, so that rounds one after the other try all.
+    of jobs, `kinds` which jobs of a long queue are alike: memories that rounds add to. `turn`: which way of placing is
+    to be tried: the same again while it is of use, else the next one, so that rounds one after the other try all.
     """
 
     cluster: Cluster
     tree: Tree
     facts: Facts
+    kinds: Kinds
     turn: int = 0
 
     def after(self, *, searched_better: bool) -> Memory:
@@ -34,7 +36,7 @@ def remembered(memory: Memory | None, cluster: Cluster) -> Memory:
         return memory
     if memory is not None and _same_domains(memory.cluster, cluster):
         return replace(memory, cluster=cluster)
-    return Memory(cluster, build_tree(cluster), Facts(), 0 if memory is None else memory.turn)
+    return Memory(cluster, build_tree(cluster), Facts(), Kinds(), 0 if memory is None else memory.turn)
 
 
 def _same_domains(first: Cluster, second: Cluster) -> bool:

@@ -14,7 +14,7 @@ from optsched.planner.explain import explain_waiting
 from optsched.planner.forecast import Reserved
 from optsched.planner.memory import Memory, remembered
 from optsched.planner.reservations import delayers, kept_clear, reserve
-from optsched.planner.window import Beyond, beyond_waiting, in_window
+from optsched.planner.window import Beyond, Kinds, beyond_waiting, in_window
 from optsched.rounds.assignment import Assignment
 from optsched.rounds.build import build_problem
 from optsched.rounds.check import check
@@ -89,6 +89,7 @@ def solve_round(
     turn: int | None = None,
     wanted: JobId | None = None,
     facts: Facts | None = None,
+    kinds: Kinds | None = None,
     *,
     whole: bool = True,
 ) -> Solved:
@@ -96,11 +97,11 @@ def solve_round(
 
     `turn` is given where rounds follow one another closely; see `Budget`. Of a long queue they look at a window only,
     which `wanted` is in; so does the first of them, for which it is not `whole`. `tree` and `facts` are as in
-    `build_problem`.
+    `build_problem`, `kinds` as in `in_window`.
     """
     started = clock.monotonic_s()
     progress("reading the round", 0.0)
-    snapshot, beyond = (snapshot, Beyond()) if whole and turn is None else in_window(snapshot, wanted)
+    snapshot, beyond = (snapshot, Beyond()) if whole and turn is None else in_window(snapshot, wanted, kinds)
     problem = build_problem(snapshot, tree, facts)
     eased = _nothing_due(problem)
     first = greedy(eased)
@@ -126,7 +127,7 @@ def solve_round(
         problem = _kept_off(problem, late)
         left = max(0.0, budget_s - (clock.monotonic_s() - started)) if budget_s > 0 else 0.0
         answer = climb(problem, options.solver, dataclasses.replace(budget, wall_s=left), clock, progress)
-    if beyond.jobs:
+    if beyond.kinds:
         answer = _unproven(answer)
     return Solved(problem, beyond, reserved, answer, clock.monotonic_s() - started)
 
@@ -208,7 +209,9 @@ def plan_next(
     started = clock.monotonic_s()
     known = remembered(memory, snapshot.cluster)
     turn = None if memory is None else memory.turn
-    solved = solve_round(snapshot, options, clock, progress, known.tree, turn, facts=known.facts, whole=False)
+    solved = solve_round(
+        snapshot, options, clock, progress, known.tree, turn, facts=known.facts, kinds=known.kinds, whole=False
+    )
     better = solved.answer.source is Source.CP_SAT
     return _worded(snapshot, options, clock, progress, solved, started), known.after(searched_better=better)
 
@@ -224,7 +227,7 @@ def _worded(
     waiting += beyond_waiting(solved.beyond, waiting)
     plan = assemble(solved.problem, solved.reserved, solved.answer, waiting, with_tasks=options.tasks)
     progress("done", 1.0)
-    queued = plan.round.queued + len(solved.beyond.jobs)
+    queued = plan.round.queued + solved.beyond.count
     info = dataclasses.replace(plan.round, queued=queued, wall_s=clock.monotonic_s() - started)
     return dataclasses.replace(plan, round=info)
 

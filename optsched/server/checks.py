@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+from pydantic import ValidationError
+
 from optsched.engine.events import After, Condition, Submit
 from optsched.engine.state import NodeRecord, State
 from optsched.errors import Outdated
@@ -21,6 +23,7 @@ from optsched.files.teams import build_team, cycles, warn_of_quotas
 from optsched.files.validate import validate
 from optsched.server.asked import NOT_ASKED, DependencyIn, JobAsked, NodeAsked
 from optsched.server.hints import apply_hints, largest_domain
+from optsched.values.altered import altered
 from optsched.values.cluster import Cluster, Node, Reservation
 from optsched.values.ids import JobId, LevelName, NodeId, TeamId
 from optsched.values.job import Job
@@ -29,6 +32,9 @@ from optsched.values.team import Team
 M = TypeVar("M", bound=Strict)
 
 Plain = dict[str, object]
+
+_OWN_KEYS = frozenset((*NOT_ASKED, "topology_hint", "after", "hold"))
+"""Keys of a job that a request and a file do not have in common."""
 
 
 def request(model: type[M], data: object) -> tuple[M, Scope]:
@@ -60,7 +66,7 @@ class Rules:
             about = Known(now, Clock(), state.profile, teams=dict(state.teams), team_ids=set(state.teams))
             about.set_cluster(self.cluster, set(state.nodes))
             self._known = about
-        return replace(self._known, now=now, clock=Clock(), profile=state.profile, missing_types={})
+        return altered(self._known, now=now, clock=Clock(), profile=state.profile, missing_types={})
 
     def healthy(self, state: State) -> Mapping[str, int]:
         """Return the healthy GPUs by type."""
@@ -99,6 +105,10 @@ def read_job(data: object, scope: Scope, rules: Rules, about: Known, team: str, 
     caller to see.
     """
     before = scope.report.count
+    entry = _as_in_files(data, team, job_id)
+    if entry is not None:
+        plain_job = build_job(entry, scope, about)
+        return None if plain_job is None else Submit(plain_job)
     if not isinstance(data, dict):
         scope.fault("is missing" if data is None else f"given {show(data)}", "a mapping of the keys of a job")
         return None
@@ -108,9 +118,7 @@ def read_job(data: object, scope: Scope, rules: Rules, about: Known, team: str, 
     asked = validate(scope, JobAsked, {key: value for key, value in data.items() if key not in NOT_ASKED})
     if asked is None:
         return None
-    plain: Plain = {
-        key: value for key, value in data.items() if key not in (*NOT_ASKED, "topology_hint", "after", "hold")
-    }
+    plain: Plain = {key: value for key, value in data.items() if key not in _OWN_KEYS}
     plain["id"] = plain.get("id") or job_id
     plain["team"] = plain.get("team") or team
     if not plain["team"]:
@@ -128,6 +136,19 @@ def read_job(data: object, scope: Scope, rules: Rules, about: Known, team: str, 
         scope.fault("a job cannot wait for itself", "the ids of other jobs", "after")
         return None
     return Submit(job, bool(data.get("hold")), waits)
+
+
+def _as_in_files(data: object, team: str, job_id: str) -> JobIn | None:
+    """Return a job that is given as files give it and right by their schema; None for one to be looked at closely."""
+    if not isinstance(data, dict) or not _OWN_KEYS.isdisjoint(data):
+        return None
+    checkpoint = data.get("checkpoint")
+    if isinstance(checkpoint, dict) and checkpoint.get("elastic") is True:
+        return None
+    try:
+        return JobIn.model_validate({"id": job_id, "team": team} | data)
+    except ValidationError:
+        return None
 
 
 def _dependencies(data: Mapping[str, object]) -> tuple[After, ...]:

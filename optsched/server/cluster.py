@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import optsched
 from optsched.engine import events
 from optsched.engine.ports import Store
-from optsched.engine.state import State
+from optsched.engine.seen import ByChunk
+from optsched.engine.state import NodeRecord, State
 from optsched.engine.view import snapshot_of
 from optsched.errors import NotKnown
 from optsched.files.dump import profile_to_dict
@@ -36,7 +38,15 @@ from optsched.server.shares import TeamShares, shares_of
 from optsched.server.tally import Tally
 from optsched.server.views import gpus_by_team, reservation_view, team_view
 from optsched.values.cluster import NodeState
-from optsched.values.ids import ReservationId
+from optsched.values.ids import NodeId, ReservationId
+
+
+class _Room(NamedTuple):
+    """GPUs of some nodes: all, healthy ones, free ones."""
+
+    gpus: int
+    healthy: int
+    free: int
 
 
 @dataclass(slots=True)
@@ -50,6 +60,8 @@ class Cluster:
     last_round: Callable[[], int | None] = field(default=lambda: None)
     _by_state: Tally = field(default_factory=lambda: Tally(lambda record: record.state.value))
 
+    _rooms: ByChunk[NodeId, NodeRecord, _Room] = field(default_factory=lambda: ByChunk(_room_of))
+
     # The scheduler
 
     async def status(self, data: Plain, caller: Caller) -> Plain:
@@ -57,8 +69,7 @@ class Cluster:
         request(asked.GetStatusRequest, data)
         state = self.leader.state
         by_state = dict(self._by_state.of(state.jobs, state.ended))
-        nodes = state.nodes.values()
-        up = [each for each in nodes if each.node.state is NodeState.UP]
+        rooms = self._rooms.of(state.nodes)
         return {
             "version": optsched.__version__,
             "leads": not self.leader.stopped.is_set(),
@@ -67,11 +78,11 @@ class Cluster:
             "paused": state.paused,
             "rules_version": state.rules_changed,
             "state_version": state.version,
-            "nodes": len(nodes),
+            "nodes": len(state.nodes),
             "agents_connected": self.agents.count,
-            "gpus": sum(each.node.gpus for each in nodes),
-            "gpus_healthy": sum(each.node.healthy_gpus for each in nodes),
-            "gpus_free": sum(max(0, each.node.healthy_gpus - each.booked_gpus) for each in up),
+            "gpus": sum(each.gpus for each in rooms),
+            "gpus_healthy": sum(each.healthy for each in rooms),
+            "gpus_free": sum(each.free for each in rooms),
             "jobs_by_state": by_state,
             "last_round": self.last_round(),
         }
@@ -179,6 +190,16 @@ class Cluster:
             return changed(caller, "drop_reservation", data, scope, [event], warns=False)
 
         return await self.leader.ask(prepare)
+
+
+def _room_of(nodes: Mapping[NodeId, NodeRecord]) -> _Room:
+    """Return what some nodes have; what is free counts on those that are up."""
+    up = [each for each in nodes.values() if each.node.state is NodeState.UP]
+    return _Room(
+        sum(each.node.gpus for each in nodes.values()),
+        sum(each.node.healthy_gpus for each in nodes.values()),
+        sum(max(0, each.node.healthy_gpus - each.booked_gpus) for each in up),
+    )
 
 
 def _below(state: State, own: dict[str, int]) -> dict[str, int]:

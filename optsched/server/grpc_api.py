@@ -182,10 +182,10 @@ def _read(kind: type[Message], data: bytes) -> Plain:
 
 def caller_of(context: Context, name: str, gate: Gate) -> Caller:
     """Return who calls a method: by the token, or by the certificate. Raises what the gate raises."""
-    metadata = {str(key): value for key, value in context.invocation_metadata() or ()}
-    header = metadata.get("authorization")
+    metadata = context.invocation_metadata() or ()
+    header = next((value for key, value in metadata if key == "authorization"), None)
     bearer = bearer_of(header if isinstance(header, str) else None)
-    names = (context.auth_context() or {}).get("x509_common_name")
+    names = None if gate.tokens is None else (context.auth_context() or {}).get("x509_common_name")
     certificate = next(iter(names)).decode("utf-8", "replace") if names else None
     return gate.enter(name, bearer, certificate, context.peer())
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from optsched.engine.commands import Note
 from optsched.engine.log import jobs_of
-from optsched.engine.state import State
+from optsched.engine.state import JobRecord, State
 from optsched.errors import Busy, NotKept
 from optsched.server import asked
 from optsched.server.caller import Caller
@@ -21,7 +21,6 @@ from optsched.server.checks import Plain, request
 from optsched.server.leader import Change, Leader
 from optsched.server.lists import all_jobs, matcher
 from optsched.server.views import job_view
-from optsched.values.ids import JobId
 
 KEPT = 20_000
 """Changes that are kept for those who come back."""
@@ -32,23 +31,29 @@ BEHIND = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A change as watchers see it: the jobs that it changed, and what was told."""
+    """A change as watchers see it: the jobs that it changed, as they were then, and what was told.
+
+    `state` is that after the batch: what it says beside, as of jobs that a job waits for, was durable no sooner. Every
+    version of a state that is kept takes room of its own.
+    """
 
     sequence: int
     state: State
-    jobs: tuple[JobId, ...]
+    jobs: tuple[JobRecord, ...]
     notes: tuple[Note, ...]
 
 
-def seen(change: Change) -> Seen:
-    """Return a change as watchers see it."""
+def seen(change: Change, state: State) -> Seen:
+    """Return a change as watchers see it, of a batch that led to a state."""
     named = [
         *jobs_of(change.event),
         *(note.job for note in change.notes if note.job is not None),
         *(command.job for command in change.commands if command.job),
     ]
-    moved = (job for job in dict.fromkeys(named) if change.before.record(job) is not change.after.record(job))
-    return Seen(change.sequence, change.after, tuple(moved), change.notes)
+    before, after = change.before, change.after
+    there = ((job, after.record(job)) for job in dict.fromkeys(named))
+    moved = tuple(record for job, record in there if record is not None and record is not before.record(job))
+    return Seen(change.sequence, state, moved, change.notes)
 
 
 @dataclass(slots=True)
@@ -65,7 +70,7 @@ class Hub:
     def __call__(self, changes: Sequence[Change]) -> None:
         """Take in what has become durable."""
         for change in changes:
-            found = seen(change)
+            found = seen(change, changes[-1].after)
             self._kept.append(found)
             for queue in list(self._watchers):
                 try:
@@ -121,10 +126,9 @@ class Hub:
         matches, full = matcher(asking.filter, caller), asking.view == "full"
 
         def rows_of(change: Seen) -> Iterator[Plain]:
-            for job in change.jobs:
-                record = change.state.record(job)
-                if record is not None and matches(record):
-                    told = [note_view(note, change.sequence) for note in change.notes if note.job == job]
+            for record in change.jobs:
+                if matches(record):
+                    told = [note_view(note, change.sequence) for note in change.notes if note.job == record.id]
                     view = job_view(record, change.state, full=full)
                     yield {"sequence": change.sequence, "job": view, "events": told}
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -28,6 +30,15 @@ from optsched.server.now import Now
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+SLICE_S = 0.02
+"""A batch that takes longer to go through the engine lets others in after each such time."""
+
+SEVERAL = 4
+"""Pieces of work in one batch that tell that many ask at the same time ..."""
+
+BUSY_S, GATHER_S = 0.03, 0.01
+"""... and what then comes so soon after a commit waits so long for more: half as many commits cost half as much."""
 
 SLOW_S = 1.0
 """A commit that takes longer is told of: all that changes anything waits for it."""
@@ -118,6 +129,8 @@ class Leader:
         self._closing = False
         self._saved = sequence
         self._saving: asyncio.Task[None] | None = None
+        self._stored_at = -math.inf
+        self._several = False
         # A thread of its own: commits wait for no other work that is done beside the loop.
         self._writer = ThreadPoolExecutor(1, "store")
 
@@ -196,6 +209,8 @@ class Leader:
     async def _batch(self) -> list[_Work] | None:
         """Return what waits, at least one piece; None once all is done after `close`."""
         first = await self._inbox.get()
+        if first is not None and self._several and time.monotonic() - self._stored_at < BUSY_S:
+            await asyncio.sleep(GATHER_S)
         batch: list[_Work] = []
         while True:
             if first is None:
@@ -209,7 +224,8 @@ class Leader:
             first = self._inbox.get_nowait()
 
     async def _take(self, batch: Sequence[_Work]) -> None:
-        folded = self._fold(batch)
+        self._several = len(batch) >= SEVERAL
+        folded = await self._fold(batch)
         for work, error in folded.refused:
             _fail(work, error)
         if folded.entries or folded.keys:
@@ -239,19 +255,20 @@ class Leader:
         loop = asyncio.get_running_loop()
         began = loop.time()
         await loop.run_in_executor(self._writer, self._store.append, folded.entries, folded.keys)
+        self._stored_at = time.monotonic()
         took = loop.time() - began
         if took > SLOW_S:
             extra = {"wall_s": round(took, 3), "entries": len(folded.entries), "waiting": self.waiting}
             log.warning("a commit was slow: the disk, or the database", extra=extra)
 
-    def _fold(self, batch: Sequence[_Work]) -> _Folded:
+    async def _fold(self, batch: Sequence[_Work]) -> _Folded:
         now = self.now()
-        folded = _Folded(self.state, self.sequence)
+        folded, pause = _Folded(self.state, self.sequence), _Pause()
         for work in batch:
             if work.future.done():
                 continue
             try:
-                self._fold_one(work, folded, now)
+                await self._fold_one(work, folded, now, pause)
             except OptschedError as error:
                 if isinstance(error, InternalError):
                     log.exception("a bug: a request is refused for it")
@@ -261,7 +278,7 @@ class Leader:
                 folded.refused.append((work, InternalError(f"{type(error).__name__}: {error}")))
         return folded
 
-    def _fold_one(self, work: _Work, folded: _Folded, now: float) -> None:
+    async def _fold_one(self, work: _Work, folded: _Folded, now: float, pause: _Pause) -> None:
         """Take one piece of work through the engine; where it is refused, `folded` is as it was."""
         prepared = work.prepare(folded.state, now)
         state, sequence = folded.state, folded.sequence
@@ -280,6 +297,8 @@ class Leader:
             if logged or found.notes:
                 changes.append(Change(sequence, now, event, state, found.state, found.commands, found.notes, gone))
             state = found.state
+            if pause.due:
+                await pause.take()
         if not folded.keys.keys().isdisjoint(keys):
             raise Busy("the same idempotency key is being answered: try again", 0.1)
         folded.state, folded.sequence = state, sequence
@@ -305,6 +324,23 @@ class Leader:
             self._saved = sequence
         except (StoreError, InternalError) as error:
             log.error("the state could not be saved", extra={"error": str(error)})
+
+
+class _Pause:
+    """Tells when others are to be let in. Nobody but the loop changes the state, so they see it as it was."""
+
+    def __init__(self) -> None:
+        self._until = time.monotonic() + SLICE_S
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time."""
+        return time.monotonic() > self._until
+
+    async def take(self) -> None:
+        """Let others in."""
+        await asyncio.sleep(0)
+        self._until = time.monotonic() + SLICE_S
 
 
 def _fail(work: _Work, error: Exception) -> None:

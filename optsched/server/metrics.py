@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter as Counts
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,9 +62,11 @@ class Metrics:
         """Count what has become durable."""
         if changes:
             self.batches.observe(len(changes))
+        told = Counts(note.kind for change in changes for note in change.notes)
+        for kind, times in told.items():
+            self.told.labels(kind.value).inc(times)
         for change in changes:
             for note in change.notes:
-                self.told.labels(note.kind.value).inc()
                 if note.kind is Kind.STARTED and note.job is not None:
                     record = change.after.record(note.job)
                     if record is not None and record.run == 1 and record.state is JobState.RUNNING:

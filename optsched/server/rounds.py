@@ -28,6 +28,9 @@ Told = Callable[[RoundRecord, Decided], None]
 RETRY_S = 1.0
 """So long after something was not taken in, it is tried again."""
 
+TOGETHER = 4
+"""So many parts of what is said of those who wait are taken in together, some 20 ms of work."""
+
 MOST_REST_S = 1.0
 """After a round that changed nothing, planning rests for as long as that took, so long at most."""
 
@@ -80,8 +83,8 @@ class Rounds:
         decided = found.decided
         after = await self._leader.happen(decided)
         # In parts, so that nobody has to wait until it is said of 100,000 jobs why they wait.
-        for part in found.rest:
-            await self._leader.happen(part)
+        for first in range(0, len(found.rest), TOGETHER):
+            await asyncio.gather(*(self._leader.happen(part) for part in found.rest[first : first + TOGETHER]))
         self.last = (self.last or 0) + 1
         info = decided.plan.round
         record = RoundRecord(self.last, after.now, info.source, info.gap, decided.plan.bill, found.plan)

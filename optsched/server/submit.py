@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import secrets
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
@@ -21,6 +21,7 @@ from optsched.server.archive import Archive, key_of
 from optsched.server.caller import Caller
 from optsched.server.checks import Rules, read_job, warn_of_size
 from optsched.server.leader import Leader, Prepared
+from optsched.values.altered import altered
 from optsched.values.ids import JobId
 from optsched.values.job import Job
 
@@ -80,8 +81,8 @@ class Submitting:
 
     async def submit(self, given: Sequence[Given], body: object, key: str, caller: Caller) -> Submitted:
         """Put jobs into the queue. `body` is what the same idempotency key has to come with again."""
-        digest = digest_of(body)
         name = f"request/{caller.key}/{key}" if key else ""
+        digest = digest_of(body) if name else ""
         async with self._one_at_a_time(name):
             known = await self.answers.known(name) if name else None
             if known is not None:
@@ -95,6 +96,8 @@ class Submitting:
             bodies = await self._bodies(here)
             gone = await self._gone(ids)
             work = _Batch(self, given, caller, digest, name, bodies, gone, here)
+            if len(given) > READ_AT_ONCE:
+                work = replace(work, ahead=await work.read_ahead())
             return await self.leader.ask(work.prepare)
 
     async def _bodies(self, here: Collection[str]) -> dict[str, str]:
@@ -133,6 +136,25 @@ class Submitting:
                 self._answering.pop(name, None)
 
 
+READ_AT_ONCE = 50
+"""Of a longer list so many jobs are read before others are let in."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """Jobs that were read before their turn came, by the rules of a version."""
+
+    rules: int
+    jobs: list[events.Submit]
+
+    def holds(self, state: State) -> bool:
+        """Return whether they would be read the same on a state: by its rules, and all that they wait for is there."""
+        if self.rules != state.rules_changed:
+            return False
+        own = {each.job.id for each in self.jobs}
+        return all(after.job in own or state.record(after.job) for each in self.jobs for after in each.after)
+
+
 @dataclass(frozen=True, slots=True)
 class _Batch:
     """Jobs on their way into the queue. `bodies` are the digests of what known ids were submitted with.
@@ -148,16 +170,30 @@ class _Batch:
     bodies: dict[str, str]
     gone: dict[str, Gone]
     here: frozenset[str]
+    ahead: _Ahead | None = None
+
+    async def read_ahead(self) -> _Ahead:
+        """Read the jobs before their turn comes, some at a time. Raises InputError with all faults of all of them."""
+        state = self.into.leader.state
+        found: list[events.Submit] = []
+        for number, _ in enumerate(self._reading(state, self.into.rules.known(state, self.into.leader.now()), found)):
+            if number % READ_AT_ONCE == READ_AT_ONCE - 1:
+                await asyncio.sleep(0)
+        self.given[0].place.report.raise_faults()
+        return _Ahead(state.rules_changed, found)
 
     def prepare(self, state: State, now: float) -> Prepared[Submitted]:
         """Check the jobs against the state, all of them before any is taken in."""
-        read = self._read(state, self.into.rules.known(state, now))
+        about = self.into.rules.known(state, now)
+        read = self.ahead.jobs if self.ahead is not None and self.ahead.holds(state) else self._read(state, about)
         fresh: list[events.Submit] = []
         keys: dict[str, bytes] = {}
         for each, found in zip(self.given, read, strict=True):
             job = found.job
             record = state.record(job.id)
-            body = digest_of(each.data)
+            named = isinstance(each.data, dict) and bool(each.data.get("id"))
+            # Only what was given an id can be submitted again under it.
+            body = digest_of(each.data) if named else ""
             if record is None and job.id in self.here:
                 raise Busy(f"job {job.id} is just leaving what is known: try again", 0.1)
             if record is None and job.id in self.gone:
@@ -165,7 +201,7 @@ class _Batch:
             elif record is None:
                 fresh.append(found)
                 warn_of_size(job, state, self.into.rules, each.place)
-                if isinstance(each.data, dict) and each.data.get("id"):
+                if named:
                     keys[f"job/{job.id}"] = body.encode()
             elif record is not None:
                 _same(record, found, self.bodies.get(job.id), body)
@@ -181,18 +217,26 @@ class _Batch:
 
     def _read(self, state: State, about: Known) -> list[events.Submit]:
         """Return the submissions. Raises InputError with all faults of all of them."""
+        found: list[events.Submit] = []
+        for _ in self._reading(state, about, found):
+            pass
+        self.given[0].place.report.raise_faults()
+        return found
+
+    def _reading(self, state: State, about: Known, found: list[events.Submit]) -> Iterator[None]:
+        """Read one job after the other into `found`; faults are noted."""
         team = self.caller.team or self.into.default_team
         team = team if team in state.teams else ""
-        found: list[events.Submit] = []
         seen: set[JobId] = set()
         first: events.Submit | None = None
         for each in self.given:
+            yield
             if each.array is not None and first is not None:
                 # Members differ in nothing but their ids: the first was checked for all of them.
                 job_id = JobId(f"{each.array.id}.{each.array.index}")
-                found.append(replace(first, job=replace(first.job, id=job_id), array=each.array))
+                found.append(altered(first, job=altered(first.job, id=job_id), array=each.array))
                 continue
-            read = read_job(each.data, each.place, self.into.rules, about, team, new_id())
+            read = read_job(each.data, each.place, self.into.rules, about, team, own_id(each.data))
             if read is None and each.array is not None:
                 break
             if read is None:
@@ -205,9 +249,7 @@ class _Batch:
             if read.job.id in seen:
                 each.place.fault("the job id is given twice", "each job id once", "id")
             seen.add(read.job.id)
-            found.append(replace(read, array=each.array))
-        self.given[0].place.report.raise_faults()
-        return found
+            found.append(read if each.array is None else replace(read, array=each.array))
 
     def _check_room(self, state: State, fresh: Sequence[events.Submit]) -> None:
         """Raise Busy where too many jobs would be known."""
@@ -268,7 +310,22 @@ def members_of(array: asked.ArrayAsked, place: Scope) -> list[Given]:
 
 def new_id() -> str:
     """Return an id that no job has."""
-    return f"job-{secrets.token_hex(8)}"
+    return f"job-{next(_drawn)}"
+
+
+def own_id(data: object) -> str:
+    """Return an id for a job that is given without one; "" for others, which need none."""
+    return "" if isinstance(data, dict) and data.get("id") else new_id()
+
+
+def _draw() -> Iterator[str]:
+    """Yield words of 64 random bits; to ask the system for each apart would cost as much as to read a job."""
+    while True:
+        drawn = secrets.token_hex(8 * 512)
+        yield from (drawn[first : first + 16] for first in range(0, len(drawn), 16))
+
+
+_drawn = _draw()
 
 
 def digest_of(given: object) -> str:
@@ -276,4 +333,4 @@ def digest_of(given: object) -> str:
     return hashlib.sha256(_sorted(given).encode()).hexdigest()
 
 
-_sorted = json.JSONEncoder(sort_keys=True, default=str).encode
+_sorted = json.JSONEncoder(sort_keys=True, default=str, check_circular=False).encode

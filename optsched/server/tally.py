@@ -28,6 +28,7 @@ class Tally:
                 if known is None or known[0] is not chunk:
                     known = (chunk, Counter(self.label(record) for record in chunk.values()))
                 there[id(chunk)] = known
-                found.update(known[1])
+                for label, count in known[1].items():
+                    found[label] += count
         self._known = there
         return found

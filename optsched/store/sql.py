@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
-from sqlalchemy import Connection, Engine, Insert, Row, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Engine, Row, bindparam, delete, insert, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from optsched.engine.codec import FORMAT
@@ -21,6 +21,7 @@ from optsched.engine.ports import NO_KEYS, Recovered, RoundRecord, digest_of_key
 from optsched.errors import InternalError, StoreDamaged, StoreDeposed, StoreError, StoreLost, StoreTooNew
 from optsched.store.migrations import STEPS, Step, migrate
 from optsched.store.packed import (
+    Packed,
     checksum,
     pack_bill,
     pack_blob,
@@ -33,6 +34,7 @@ from optsched.store.packed import (
 from optsched.store.pruning import Part, Pruning
 from optsched.store.reading import checked_entry, recover, round_of
 from optsched.store.retention import Retention
+from optsched.store.rows import Rows
 from optsched.store.rules import check_next, check_round, check_state
 from optsched.store.tables import concerns, head, keys, log, plans, rounds, state, waiting
 from optsched.values.ids import JobId
@@ -70,8 +72,7 @@ _GROW = update(head).values(
         head.c.key_count: head.c.key_count + bindparam("more_keys"),
     }
 )
-_LOG, _WAITING, _CONCERNS, _KEYS = (insert(table) for table in (log, waiting, concerns, keys))
-"""Made once: to make a statement takes as long as to execute it."""
+_LOG, _WAITING, _CONCERNS, _KEYS = (Rows(table) for table in (log, waiting, concerns, keys))
 _KNOWN = select(keys.c.key, keys.c.answer).where(keys.c.key.in_(bindparam("wanted", expanding=True)))
 _HISTORY = (
     select(log.c.sequence, log.c.at, log.c.crc, log.c.body)
@@ -133,6 +134,13 @@ class SqlStore:
         packed = [pack_entry(entry) for entry in entries]
         if not packed and not keys:
             return
+        rows = [(each.sequence, each.at, int(each.passing), each.size, _crc(each), each.body) for each in packed]
+        who_waits = [
+            (each.sequence, checksum(each.sequence, each.at, each.waiting), each.waiting)
+            for each in packed
+            if each.waiting is not None
+        ]
+        concerned = [(job, each.sequence) for each in packed for job in each.jobs]
         with self._change() as (writer, now):
             check_next(now.sequence, packed)
             at = packed[-1].at if packed else now.at
@@ -143,37 +151,9 @@ class SqlStore:
                 "more_keys": len(keys),
             }
             writer.execute(_GROW, values)
-            _insert(
-                writer,
-                _LOG,
-                [
-                    {
-                        "sequence": each.sequence,
-                        "at": each.at,
-                        "passing": int(each.passing),
-                        "size": each.size,
-                        "crc": checksum(each.sequence, each.at, each.body),
-                        "body": each.body,
-                    }
-                    for each in packed
-                ],
-            )
-            _insert(
-                writer,
-                _WAITING,
-                [
-                    {
-                        "sequence": each.sequence,
-                        "crc": checksum(each.sequence, each.at, each.waiting),
-                        "body": each.waiting,
-                    }
-                    for each in packed
-                    if each.waiting is not None
-                ],
-            )
-            _insert(
-                writer, _CONCERNS, [{"job": job, "sequence": each.sequence} for each in packed for job in each.jobs]
-            )
+            _LOG.put(writer, rows)
+            _WAITING.put(writer, who_waits)
+            _CONCERNS.put(writer, concerned)
             _add_keys(writer, keys, at)
 
     def known_keys(self, wanted: Collection[str]) -> Mapping[str, bytes]:
@@ -320,16 +300,13 @@ class SqlStore:
         self._database.leave()
 
 
-def _insert(writer: Connection, into: Insert, rows: Sequence[Mapping[str, object]]) -> None:
-    if rows:
-        writer.execute(into, rows)
+def _crc(each: Packed) -> int:
+    return checksum(each.sequence, each.at, each.body)
 
 
 def _add_keys(writer: Connection, given: Mapping[str, bytes], at: float) -> None:
     try:
-        _insert(
-            writer, _KEYS, [{"key": digest_of_key(key), "at": at, "answer": answer} for key, answer in given.items()]
-        )
+        _KEYS.put(writer, [(digest_of_key(key), at, answer) for key, answer in given.items()])
     except IntegrityError as error:
         raise InternalError("an idempotency key is known") from error
 

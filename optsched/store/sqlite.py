@@ -120,6 +120,8 @@ def connect(path: Path, *, read_only: bool = False) -> Engine:
                 raise sqlite3.OperationalError(f"the filesystem takes no write-ahead log (journal mode {mode})")
             raw.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
         raw.execute("PRAGMA synchronous = FULL")
+        # What a statement of many rows would have to take back is noted in memory rather than in a file.
+        raw.execute("PRAGMA temp_store = MEMORY")
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:

@@ -49,6 +49,18 @@ def test_one_key_in_two_branches_is_found_in_both():
     assert list(right)[-2:] == [-2, -1]
 
 
+def test_many_keys_get_other_values_at_once():
+    """Every third of 2,000; older versions keep theirs, and chunks that nothing is put into are shared."""
+    records = Records.of(dict.fromkeys(range(2000), 0))
+    changed = records.put_all({key: key for key in range(0, 600, 3)})
+    assert list(changed.items()) == [(key, key if key < 600 and key % 3 == 0 else 0) for key in range(2000)]
+    assert (len(changed), records[3]) == (2000, 0)
+    shared = [mine is theirs for mine, theirs in zip(changed.chunks(), records.chunks(), strict=True)]
+    assert shared == [False] * 3 + [True] * 5
+    with pytest.raises(KeyError):
+        records.put_all({5: 1, -1: 1})
+
+
 def test_many_keys_are_dropped_at_once():
     """Every third of 2,000, and one that is not there; older versions have them still."""
     records = Records.of({key: -key for key in range(2000)})

@@ -7,9 +7,10 @@ from dataclasses import replace
 from optsched.clock import StoppedClock
 from optsched.planner import window
 from optsched.planner.plan import PlanOptions, plan_next
-from optsched.planner.window import in_window
+from optsched.planner.window import Kinds, beyond_waiting, in_window
 from optsched.rounds.build import build_problem
 from optsched.values.job import JobState
+from optsched.values.plan import Waiting
 from optsched.values.snapshot import Snapshot
 from tests.builders import job, nodes, snapshot, team
 
@@ -52,6 +53,27 @@ def test_shares_follow_the_demand_of_the_whole_queue(monkeypatch):
     shown, _ = in_window(whole)
     part, all_of_it = build_problem(shown).lines, build_problem(whole).lines
     assert part.entitlement == all_of_it.entitlement
+
+
+def test_what_was_found_out_before_changes_nothing(monkeypatch):
+    """Jobs come, one of those that are looked at goes, another one is asked for anew: as if it were the first look."""
+    whole, kinds = long_queue(monkeypatch), Kinds()
+    later = [job(f"small-{k}").team("a").gang(1).waiting(0).made for k in range(40, 45)]
+    older = job("small-old").team("a").gang(1).waiting(500).made
+    larger = replace(whole.jobs[1], gpus=4, min_gpus=4, max_gpus=4)
+    steps = [whole.jobs, (*whole.jobs, *later), (*whole.jobs[1:], *later), (*whole.jobs, *later, older)]
+    for jobs in [*steps, (whole.jobs[0], larger, *whole.jobs[2:])]:
+        given = replace(whole, jobs=jobs)
+        shown, beyond = in_window(given, None, kinds)
+        fresh, anew = in_window(given)
+        assert shown == fresh
+        assert (sorted(each.id for each in beyond.jobs), beyond.count) == (
+            sorted(each.id for each in anew.jobs),
+            len(anew.jobs),
+        )
+        # Of every second kind somebody waits, the others start.
+        why = [Waiting(each.last.id, "no_room", "full") for each in anew.kinds if each.last.gpus == 1]
+        assert set(beyond_waiting(beyond, why)) == set(beyond_waiting(anew, why))
 
 
 def test_every_queued_job_is_started_or_told_why_not_and_nothing_is_proven(monkeypatch):

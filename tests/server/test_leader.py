@@ -69,3 +69,24 @@ def test_a_slow_commit_is_warned_of(monkeypatch, caplog) -> None:
         asyncio.run(whole())
     (told,) = [each for each in caplog.records if "slow" in each.getMessage()]
     assert (told.entries, told.waiting) == (1, 0)
+
+
+def test_a_long_batch_lets_others_in_who_see_the_state_as_it_was(monkeypatch) -> None:
+    """With slices of no length a request of 20 jobs pauses after each: who looks meanwhile sees none, or all."""
+    monkeypatch.setattr(loop, "SLICE_S", -1.0)
+
+    async def whole() -> None:
+        leader = leading(MemoryStore())
+        running = asyncio.create_task(leader.run())
+        submitting = asyncio.create_task(leader.happen(*(Submit(job(f"j{n}").gang(8).made) for n in range(20))))
+        seen = []
+        while not submitting.done():
+            await asyncio.sleep(0)
+            seen.append(len(leader.state.jobs))
+        assert len((await submitting).jobs) == 20
+        assert seen.count(0) > 20
+        assert set(seen) <= {0, 20}
+        await leader.close()
+        await running
+
+    asyncio.run(whole())

@@ -7,8 +7,8 @@ from dataclasses import replace
 from optsched.engine.events import Tick
 from optsched.engine.state import State, initial
 from optsched.engine.step import step
-from optsched.server import runners
-from optsched.server.runners import planned
+from optsched.server import planned as telling
+from optsched.server.planned import planned
 from optsched.server.tally import Tally
 from optsched.values.job import JobState
 from optsched.values.plan import Plan, RoundInfo, Source, Status, Waiting
@@ -30,7 +30,7 @@ def unseen(state: State) -> int:
 
 def test_of_a_long_queue_the_next_round_tells_the_rest(monkeypatch):
     """1,700 jobs, 500 with a decision and two parts of 500 after it: 200 are left for the next round, which is due."""
-    monkeypatch.setattr(runners, "MOST_PARTS", 2)
+    monkeypatch.setattr(telling, "MOST_PARTS", 2)
     many = [job(f"j{number}").gang(8) for number in range(1700)]
     state = initial(snapshot(nodes("a", 8), team("t"), *many))
     state = replace(state, jobs={name: replace(each, unseen=True) for name, each in state.jobs.items()})
