@@ -11,7 +11,7 @@ from typing import NamedTuple
 import optsched
 from optsched.engine import events
 from optsched.engine.ports import Store
-from optsched.engine.seen import ByChunk
+from optsched.engine.records import Records
 from optsched.engine.state import NodeRecord, State
 from optsched.engine.view import snapshot_of
 from optsched.errors import NotKnown
@@ -60,8 +60,6 @@ class Cluster:
     last_round: Callable[[], int | None] = field(default=lambda: None)
     _by_state: Tally = field(default_factory=lambda: Tally(lambda record: record.state.value))
 
-    _rooms: ByChunk[NodeId, NodeRecord, _Room] = field(default_factory=lambda: ByChunk(_room_of))
-
     # The scheduler
 
     async def status(self, data: Plain, caller: Caller) -> Plain:
@@ -69,7 +67,7 @@ class Cluster:
         request(asked.GetStatusRequest, data)
         state = self.leader.state
         by_state = dict(self._by_state.of(state.jobs, state.ended))
-        rooms = self._rooms.of(state.nodes)
+        rooms = Records.of(state.nodes).parts(_room_of)
         return {
             "version": optsched.__version__,
             "leads": not self.leader.stopped.is_set(),
