@@ -57,6 +57,7 @@ class Viewer:
             pinned=frozenset(looked.pinned),
             guests=guests_of(each_of(parts, lambda part: part.guests)),
             placed_at=looked.placed_at,
+            waits_since=looked.waits_since,
             late=frozenset(looked.late),
             reserved=state.reserved,
         )
@@ -97,6 +98,7 @@ class _Look:
         owners = self.ratios.keys() | before.keys()
         self.changed = [owner for owner in owners if self.ratios.get(owner) != before.get(owner)]
         self.placed_at: dict[JobId, float] = {}
+        self.waits_since: dict[JobId, float] = {}
         self.protected: set[JobId] = set()
         self.pinned: set[JobId] = set()
         self.kept: list[Kept] = []
@@ -148,6 +150,7 @@ class _Look:
             self.late.add(record.id)
         if record.first_in_line:
             self.placed_at[record.id] = job.submitted_at - FIRST_S
+            self.waits_since[record.id] = record.waits_since
         return job
 
 

@@ -237,7 +237,7 @@ class Forecast:
             at = self.times[low]
             found = self._at(job, at)
             return None if found is None else Reserved(job, found, at)
-        waited = self.now - job.job.submitted_at
+        waited = self.now - self.problem.snapshot.waits_since(job.job)
         if waited >= self.problem.profile.starve_after_s:
             eventually = self._eventually(job)
             return None if eventually is None else Reserved(job, eventually, None)
