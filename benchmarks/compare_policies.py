@@ -4,7 +4,7 @@
     python -m benchmarks.compare_policies philly --trace philly2017_jobs.csv.gz --folder philly
     python -m benchmarks.compare_policies --show fleet philly
 
-`fleet` is two days of the generated fleet of 10,412 GPUs on `topologies/mixed-fleet.yaml`, `philly` twelve days of a
+`fleet` is a day of the generated fleet of 10,412 GPUs on `topologies/mixed-fleet.yaml`, `philly` twelve days of a
 Philly trace in the normal form, grown and made denser for `topologies/h100-10k.yaml`; `WORKLOADS` has the figures. All
 policies are stopped at the same instant. What a policy came to is kept in the folder as it ends, as `optsched simulate
 --format json` would write it, so that a comparison that was broken off goes on where it was; `--show` prints the tables
@@ -58,7 +58,7 @@ class Workload:
 
 
 def _fleet(path: Path | None, seed: int) -> Trace:
-    return generate(seed, from_hour=38 * 24, hours=48)
+    return generate(seed, from_hour=38 * 24, hours=24)
 
 
 def _philly(path: Path | None, seed: int) -> Trace:
@@ -73,7 +73,7 @@ def _philly(path: Path | None, seed: int) -> Trace:
 WORKLOADS = {
     each.name: each
     for each in (
-        Workload("fleet", "mixed-fleet", 2 * DAY_S, 300.0, _fleet),
+        Workload("fleet", "mixed-fleet", 1 * DAY_S, 300.0, _fleet),
         Workload("philly", "h100-10k", 3 * DAY_S, 300.0, _philly),
     )
 }
