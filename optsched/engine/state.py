@@ -141,10 +141,11 @@ class JobRecord:
     and `blocked_by`, while it waits, what the last round found in its way, as a word. `estimate_s` is the run time that
     was stated, `done_s` what of it is saved. `tokens` were left in its bucket at `tokens_at`. `first_in_line` after a
     stop or failure puts it before its equals, and `queued_at` is since when it waits again. `unseen`: no round has
-    looked at it yet. Not started before `not_before`; not on the nodes in `avoid` before the instant given. `on_call` names the jobs whose hold it
-    was let into, and which may stop it. `never_began` are the runs that were given up before any agent was asked to start them.
-    `held` says why somebody keeps it from starting (None: nobody does), `after` names the jobs that it waits for.
-    `ended_at` is when it came to its end, and nothing was booked for it any more.
+    looked at it yet. Not started before `not_before`; not on the nodes in `avoid` before the instant given. `on_call`
+    names the jobs whose hold it was let into, and which may stop it. `never_began` are the runs that were given up
+    before any agent was asked to start them. `held` says why somebody keeps it from starting (None: nobody does),
+    `after` names the jobs that it waits for. `ended_at` is when it came to its end, and nothing was booked for it any
+    more.
     """
 
     job: Job
