@@ -87,6 +87,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--trace", type=Path, help="of the workload that is made from a file")
     parser.add_argument("--folder", type=Path, default=Path("compared"))
     parser.add_argument("--policy", default=",".join(POLICIES), help="default: all")
+    parser.add_argument("--profile", default="default", metavar="NAME|PATH", help="what all go by; gangs train as ever")
     parser.add_argument("--deterministic", type=float, default=0.2, help="counted seconds of search (default 0.2)")
     parser.add_argument("--seed", type=int, default=0, help="of all that is drawn (default 0)")
     parser.add_argument("--until", type=float, metavar="DAYS", help="end earlier")
@@ -118,7 +119,7 @@ def _one(args: argparse.Namespace, policy: str) -> str:
     """Simulate one policy, keep what it came to, and return a line about it."""
     workload = WORKLOADS[args.workload]
     began = time.process_time()
-    cluster, profile = load_cluster(workload.cluster), load_profile("default")
+    cluster, profile, truth = load_cluster(workload.cluster), load_profile(args.profile), load_profile("default")
     trace = workload.trace(args.trace, args.seed)
     jobs = fill(replace(trace, name=workload.name), cluster, Filling(seed=args.seed), profile).workload
     settings = SimSettings(
@@ -128,7 +129,7 @@ def _one(args: argparse.Namespace, policy: str) -> str:
         failures=FAILURES["llama3"],
         gantt_gpus=LARGE,
     )
-    task = Task(Setup(cluster, jobs, profile, profile, settings), policy, "default", args.deterministic)
+    task = Task(Setup(cluster, jobs, profile, truth, settings), policy, profile.name, args.deterministic)
     found = simulate(task, WallClock(), _tenths(policy))
     spent_s = time.process_time() - began
     # Real time on a machine that does other things as well says nothing: processor time stands in its place.
@@ -161,7 +162,7 @@ def _file(folder: Path, policy: str) -> Path:
 
 def _read(folder: Path) -> list[Result]:
     """Return the results of a folder, in the order of the policies."""
-    found = []
+    found: list[Result] = []
     for name in POLICIES:
         file = _file(folder, name)
         if file.exists():
