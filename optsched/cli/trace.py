@@ -83,6 +83,7 @@ def _add_scale(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     )
     group.add_argument("--to", dest="to_s", metavar="T", type=_duration, help="jobs submitted before then")
     group.add_argument("--max-gpus", metavar="N", type=_count, help="jobs of at most N GPUs")
+    group.add_argument("--grow", metavar="N", type=_count, help="every job asks for N times as many GPUs")
     group.add_argument("--sample", metavar="SHARE", type=_share, help="each job with this chance, 0 to 1")
     group.add_argument("--seed", metavar="N", type=seed, default=0, help="of the sample (default 0)")
     times = group.add_mutually_exclusive_group()
@@ -191,6 +192,8 @@ def run_scale(args: argparse.Namespace) -> int:
         trace = scale.cut(trace, start_s, args.to_s if args.to_s is not None else math.inf)
     if args.max_gpus is not None:
         trace = scale.up_to(trace, args.max_gpus)
+    if args.grow is not None:
+        trace = scale.grow(trace, args.grow)
     if args.sample is not None:
         trace = scale.sample(trace, args.sample, args.seed)
     if not trace.jobs:

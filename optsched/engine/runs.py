@@ -133,6 +133,7 @@ def drained(draft: Draft, job: JobId) -> JobRecord:
         job=queued_again(record, record.job),
         stop=None,
         first_in_line=True,
+        queued_at=draft.now,
         on_call=record.on_call if record.claim else (),
         reason=reason,
     )
@@ -256,6 +257,7 @@ def fail(
         reason=reason,
         rest=rest,
         first_in_line=True,
+        queued_at=draft.now,
         on_call=(),
         not_before=draft.now + wait if wait else None,
         avoid=record.avoid if lost else {**record.avoid, **dict.fromkeys(bad, draft.now + settings.avoid_s)},

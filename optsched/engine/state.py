@@ -140,11 +140,12 @@ class JobRecord:
     `job` is what rounds see: its request with the placement, run and times of now. `reason` says why it stands there,
     and `blocked_by`, while it waits, what the last round found in its way, as a word. `estimate_s` is the run time that
     was stated, `done_s` what of it is saved. `tokens` were left in its bucket at `tokens_at`. `first_in_line` after a
-    stop or failure puts it before its equals. `unseen`: no round has looked at it yet. Not started before
-    `not_before`; not on the nodes in `avoid` before the instant given. `on_call` names the jobs whose hold it was let
-    into, and which may stop it. `never_began` are the runs that were given up before any agent was asked to start them.
-    `held` says why somebody keeps it from starting (None: nobody does), `after` names the jobs that it waits for.
-    `ended_at` is when it came to its end, and nothing was booked for it any more.
+    stop or failure puts it before its equals, and `queued_at` is since when it waits again. `unseen`: no round has
+    looked at it yet. Not started before `not_before`; not on the nodes in `avoid` before the instant given. `on_call`
+    names the jobs whose hold it was let into, and which may stop it. `never_began` are the runs that were given up
+    before any agent was asked to start them. `held` says why somebody keeps it from starting (None: nobody does),
+    `after` names the jobs that it waits for. `ended_at` is when it came to its end, and nothing was booked for it any
+    more.
     """
 
     job: Job
@@ -168,6 +169,7 @@ class JobRecord:
     job_failures: int = 0
     failed_early: int = 0
     first_in_line: bool = False
+    queued_at: float | None = None
     unseen: bool = False
     not_before: float | None = None
     avoid: Mapping[NodeId, float] = field(default_factory=dict)
@@ -184,6 +186,11 @@ class JobRecord:
     def id(self) -> JobId:
         """The job's id."""
         return self.job.id
+
+    @property
+    def waits_since(self) -> float:
+        """Since when it waits for its next run, as long as it does: its submission, or the end of its last one."""
+        return self.job.submitted_at if self.queued_at is None else self.queued_at
 
     @property
     def run(self) -> int:

@@ -154,12 +154,12 @@ def _looked(chunk: Mapping[JobId, JobRecord], profile: Profile, now: float) -> _
 
 def _chance_of_waiting(record: JobRecord, profile: Profile, now: float) -> float:
     """Return the next instant from which a job that waits may get what it could not: it has waited long enough."""
-    submitted = record.job.submitted_at
-    starves = submitted + profile.starve_after_s
+    since = record.waits_since
+    starves = since + profile.starve_after_s
     found = starves if starves > now else math.inf
-    waited = max(0.0, now - submitted)
+    waited = max(0.0, now - since)
     if profile.max_loss_ratio is not None and waited < MOST_DOUBLINGS * profile.patience_s:
-        at = submitted + (math.floor(waited / profile.patience_s) + 1) * profile.patience_s
+        at = since + (math.floor(waited / profile.patience_s) + 1) * profile.patience_s
         if at > now:
             found = min(found, at)
     return found

@@ -64,6 +64,7 @@ class Viewer:
             pinned=frozenset(looked.pinned),
             guests=guests_of(each_of(parts, lambda part: part.guests)),
             placed_at=looked.placed_at,
+            waits_since=looked.waits_since,
             late=frozenset(looked.late),
             reserved=state.reserved,
         )
@@ -117,6 +118,7 @@ class _Look:
         owners: Set[Owner] = set() if ratios is before else ratios.keys() | before.keys()
         self.changed = [owner for owner in owners if ratios.get(owner) != before.get(owner)]
         self.placed_at: dict[JobId, float] = {}
+        self.waits_since: dict[JobId, float] = {}
         self.protected: set[JobId] = set()
         self.pinned: set[JobId] = set()
         self.kept: list[Kept] = []
@@ -168,6 +170,7 @@ class _Look:
             self.late.add(record.id)
         if record.first_in_line:
             self.placed_at[record.id] = job.submitted_at - FIRST_S
+            self.waits_since[record.id] = record.waits_since
         return job
 
 

@@ -245,7 +245,7 @@ class Forecast:
         first, spread = self._first(job, least)
         if spread is not None:
             return Reserved(job, spread, self.times[first])
-        waited = self.now - job.job.submitted_at
+        waited = self.now - self.problem.snapshot.waits_since(job.job)
         if waited >= self.problem.profile.starve_after_s:
             eventually = self._eventually(job)
             return None if eventually is None else Reserved(job, eventually, None)

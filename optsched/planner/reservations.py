@@ -69,7 +69,7 @@ def _candidates(problem: Problem, assignment: Assignment) -> list[RoundJob]:
     for job in problem.queued:
         if job.index in assignment.changed or not job.can_ever_run:
             continue
-        starved = now - job.job.submitted_at >= profile.starve_after_s and job.tier <= FAIR
+        starved = now - problem.snapshot.waits_since(job.job) >= profile.starve_after_s and job.tier <= FAIR
         deadline = job.job.start_deadline_at
         if job.minimum < largest and not starved and deadline is None:
             continue

@@ -55,10 +55,10 @@ class JobBuilder:
         self._openings = Openings(snapshot, listed.nodes, listed.hardware, tree.node_index)
         rows, times, profile = listed.rows, listed.times, snapshot.profile
         self._rows, self._times, self._held = rows, times, occupancy
-        waited_s = np.maximum(0.0, snapshot.now - times.submitted_at)
-        waited_s[: listed.running] = 0.0
-        self._pays = _payable(rows.minimum, waited_s, profile)
-        self._aging = _aging(waited_s, standings, priorities, profile)
+        age_s = np.maximum(0.0, snapshot.now - times.submitted_at)
+        age_s[: listed.running] = 0.0
+        self._pays = _payable(rows.minimum, _waited_s(snapshot, listed, age_s), profile)
+        self._aging = _aging(age_s, standings, priorities, profile)
 
     def build(self, index: int) -> RoundJob:
         """Return the job with an index as the round sees it."""
@@ -109,6 +109,18 @@ class JobBuilder:
         )
 
 
+def _waited_s(snapshot: Snapshot, listed: Listed, age_s: Reals) -> Reals:
+    """Return how long each job has waited, (J,): since its submission, or since its last run ended."""
+    since = snapshot.carried.waits_since
+    if not since:
+        return age_s
+    waited_s = age_s.copy()
+    for index, fact in enumerate(listed.facts[listed.running :], listed.running):
+        if fact.job.id in since:
+            waited_s[index] = max(0.0, snapshot.now - since[fact.job.id])
+    return waited_s
+
+
 def _payable(minimum: Ints, waited_s: Reals, profile: Profile) -> Ints:
     """Return the lost work in GPU-seconds that each job's start may cause, unless it is exempt, (J,)."""
     if profile.max_loss_ratio is None:
@@ -119,11 +131,11 @@ def _payable(minimum: Ints, waited_s: Reals, profile: Profile) -> Ints:
     return np.minimum(UNLIMITED, profile.max_loss_ratio * minimum * profile.horizon_s * 2.0**doublings).astype(np.int64)
 
 
-def _aging(waited_s: Reals, standings: Standings, priorities: Sequence[int], profile: Profile) -> Ints:
-    """Return what its wait adds to each job's w in the weighted mode, in thousandths, (J,)."""
+def _aging(age_s: Reals, standings: Standings, priorities: Sequence[int], profile: Profile) -> Ints:
+    """Return what its age adds to each job's w in the weighted mode, in thousandths, (J,)."""
     weight_of = class_weight(profile)
     weights = np.array([weight_of(priority) for priority in priorities])[np.array(standings.priority, dtype=np.int64)]
-    gained = np.minimum(profile.max_aging, profile.aging_per_h * waited_s / 3600.0)
+    gained = np.minimum(profile.max_aging, profile.aging_per_h * age_s / 3600.0)
     found: Ints = np.rint(1000 * weights * gained).astype(np.int64)
     return found
 

@@ -44,8 +44,9 @@ class Carried:
     `protected` jobs are not stopped in this round, and those of them that wait are not let into what is held for others
     on condition that they can be; `pinned` ones are neither stopped nor moved nor resized. `guests` names, by job
     that waits, those that run in what is held for it and that it may stop. `placed_at` gives a queued job another place
-    in the order than its submission does. `late` jobs miss their start deadline whatever is done: nobody makes room
-    for it. `reserved` is what the last round planned for those that were blocked: it stands where nothing is sooner.
+    in the order than its submission does, `waits_since` is when one that has run was put back into the queue. `late`
+    jobs miss their start deadline whatever is done: nobody makes room for it. `reserved` is what the last
+    round planned for those that were blocked: it stands where nothing is sooner.
     `behind` gives, by a queued job, how many more of its kind wait behind it: they count as demand only.
     """
 
@@ -55,6 +56,7 @@ class Carried:
     pinned: frozenset[JobId] = frozenset()
     guests: Mapping[JobId, frozenset[JobId]] = field(default_factory=dict)
     placed_at: Mapping[JobId, float] = field(default_factory=dict)
+    waits_since: Mapping[JobId, float] = field(default_factory=dict)
     late: frozenset[JobId] = frozenset()
     reserved: tuple[ReservedRoom, ...] = ()
     behind: Mapping[JobId, int] = field(default_factory=dict)
@@ -75,6 +77,10 @@ class Snapshot:
     def placed_at(self, job: Job) -> float:
         """Return the instant by which a job's place among its equals is counted: its submission, mostly."""
         return self.carried.placed_at.get(job.id, job.submitted_at)
+
+    def waits_since(self, job: Job) -> float:
+        """Return since when a queued job waits: the time in which it ran is no waiting."""
+        return self.carried.waits_since.get(job.id, job.submitted_at)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,13 @@ def test_policies_stand_side_by_side(files, capsys):
     assert max(map(len, out.splitlines())) <= 120
 
 
+def test_without_a_policy_it_is_the_quick_one(files, capsys):
+    """Greedy decides, and no round searches."""
+    (found,) = from_json(result(capsys), "result").results
+    assert found.policy == "greedy"
+    assert set(found.metrics.rounds.sources) == {"greedy"}
+
+
 def test_the_json_has_everything_that_a_page_is_drawn_from(files, capsys):
     """Series of one length, maps of all nodes, gangs with their runs; read back it is the same."""
     text = result(capsys, "--policy", "greedy", "--sample", "10m", "--map-at", "1h", "--map-at", "2h", "--gantt", "8")

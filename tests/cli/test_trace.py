@@ -98,6 +98,13 @@ def test_a_slice_of_the_shipped_trace(capsys: pytest.CaptureFixture[str]) -> Non
     assert all(0 <= float(row[1]) < 4 * 3600 and float(row[3]) <= 8 for row in rows)
 
 
+def test_every_job_can_ask_for_more(capsys: pytest.CaptureFixture[str]) -> None:
+    plain, _ = run(capsys, "scale", "--max-gpus", "8")
+    grown, _ = run(capsys, "scale", "--max-gpus", "8", "--grow", "8")
+    before, after = ([float(line.split(",")[3]) for line in out.splitlines()[1:]] for out in (plain, grown))
+    assert after == [8 * gpus for gpus in before]
+
+
 def test_a_list_of_machines_becomes_a_cluster_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, target = tmp_path / "machines", tmp_path / "cluster.json"
     source.write_text("machineId, number of GPUs, single GPU mem\nm0,2, 12GB\nm1,8, 24GB\nm2,8, 24GB\nm3,0, 24GB\n")

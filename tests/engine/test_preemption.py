@@ -60,6 +60,23 @@ def test_a_victim_is_first_among_its_equals_and_keeps_priority_and_submission():
     assert (cluster.stands("v"), cluster.stands("e"), cluster.job("v").job.preemptions) == ("running", "queued", 1)
 
 
+def test_the_patience_of_a_victim_begins_when_it_waits_again():
+    """v gives way to u at 0, after ten hours. w lost three hours of 8 GPUs if it gave way to v: three times what v's
+    start may cost, so that v has to lose its patience twice, at 1800, however long ago it was submitted.
+    """
+    saving = job("v").gang(8).signal(1.0).rank("P2").running(a=8, since=36_000)
+    dear = job("w").gang(8).rank("P3").running(b=8, since=10_800, lost=10_800)
+    cluster = Driven(snapshot(nodes("a b", 8), saving, dear)).settle()
+    cluster.at(0, ev.Submit(job("u").gang(8).rank("P0").made))
+    assert [cluster.stands(each) for each in "uvw"] == ["running", "queued", "running"]
+    assert cluster.job("v").waits_since == 0
+    cluster.at(1790, ev.Tick())
+    assert [cluster.stands(each) for each in "vw"] == ["queued", "running"]
+    cluster.at(1810, ev.Tick())
+    assert [cluster.stands(each) for each in "vw"] == ["running", "queued"]
+    assert cluster.job("w").waits_since == 1800
+
+
 def test_a_job_is_stopped_no_more_often_than_its_bucket_allows():
     """One token an hour, two at most, none used: stopped at 1000 and 2000. At 3000 0.56 tokens are back: u3 waits
     until 4600, 3600 s after the first was taken.

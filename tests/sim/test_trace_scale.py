@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from optsched.sim.traces.facts import band_of, describe, label_of
-from optsched.sim.traces.scale import cut, evenly, sample, shrink, to_load, up_to
+from optsched.sim.traces.scale import cut, evenly, grow, sample, shrink, to_load, up_to
 from optsched.values.trace import Trace, TraceJob
 
 
-def trace(*jobs: tuple[float, float, float | None], **fields: str) -> Trace:
+def trace(*jobs: tuple[float, float, float | None], **fields: Any) -> Trace:
     return Trace(
         "given",
         "x",
@@ -60,6 +62,14 @@ def test_a_slice_starts_at_zero_and_ends_before_its_end() -> None:
     part = cut(GIVEN, 50, 200)
     assert [(job.id, job.submit_s) for job in part.jobs] == [("j1", 0), ("j2", 50)]
     assert part.starts_at == ""
+
+
+def test_grown_jobs_ask_for_more_of_everything_and_run_as_long() -> None:
+    cut_up = trace((0, 4, 100), tasks=2, gpus_per_task=2.0, cpus=32.0, memory_gib=64.0)
+    (job,) = grow(cut_up, 8).jobs
+    assert (job.gpus, job.tasks, job.gpus_per_task, job.cpus, job.memory_gib) == (32, 16, 2, 256, 512)
+    assert (job.submit_s, job.duration_s) == (0, 100)
+    assert [(job.gpus, job.tasks) for job in grow(GIVEN, 3).jobs] == [(12, None), (6, None), (24, None), (3, None)]
 
 
 def test_a_sample_is_drawn_by_its_seed() -> None:

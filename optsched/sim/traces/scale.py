@@ -1,4 +1,4 @@
-"""Traces cut, thinned and made denser: each a trace again, in normal order, starting at 0 s."""
+"""Traces cut, thinned, made larger and denser: each a trace again, in normal order, starting at 0 s."""
 
 from __future__ import annotations
 
@@ -20,6 +20,21 @@ def cut(trace: Trace, from_s: float = 0.0, to_s: float = float("inf")) -> Trace:
 def up_to(trace: Trace, max_gpus: float) -> Trace:
     """Return the jobs that ask for at most `max_gpus` GPUs."""
     return _with(trace, [job for job in trace.jobs if job.gpus <= max_gpus])
+
+
+def grow(trace: Trace, factor: int) -> Trace:
+    """Return the jobs with `factor` >= 1 times as many GPUs, tasks, CPUs and memory; how long they run stays."""
+    return _with(trace, [_grown(job, factor) for job in trace.jobs])
+
+
+def _grown(job: TraceJob, factor: int) -> TraceJob:
+    return replace(
+        job,
+        gpus=job.gpus * factor,
+        tasks=None if job.tasks is None else job.tasks * factor,
+        cpus=None if job.cpus is None else job.cpus * factor,
+        memory_gib=None if job.memory_gib is None else job.memory_gib * factor,
+    )
 
 
 def sample(trace: Trace, share: float, seed: int) -> Trace:
