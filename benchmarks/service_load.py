@@ -268,7 +268,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenario", choices=SCENARIOS)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--seconds", type=float, help="how long to load or to watch (default 30, agents 600)")
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--jobs", type=int, default=100_000)
     parser.add_argument("--nodes", type=int, default=1250)
@@ -276,6 +276,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--set", dest="flags", action="append", default=[], help="a flag for optsched serve")
     args = parser.parse_args(argv)
+    if args.seconds is None:
+        args.seconds = 600.0 if args.scenario == "agents" else 30.0
     args.folder.mkdir(parents=True, exist_ok=True)
     print(f"{args.scenario}: {machine(args.folder)}\n\n| what | seen | CPU s | wanted |\n|---|---|---|---|", flush=True)
     asyncio.run(SCENARIOS[args.scenario](args))

@@ -232,6 +232,9 @@ class SimAgent:
             return
         given.epoch = self.epoch
         async with self._writing:
+            if self._call is None:
+                # The stream broke while this waited for its turn: it is said again on the next one.
+                return
             self._sequence += 1
             self._sent[self._sequence] = key
             await self._call.write(wire.AgentMessage(sequence=self._sequence, report=given))

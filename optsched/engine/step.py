@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TypeVar
 
 from optsched.engine import events, health, kept, leases, reports, requests, timers
@@ -59,9 +60,12 @@ def lead(draft: Draft, epoch: int) -> None:
     draft.due = True
     profile = draft.get("profile")
     assert isinstance(profile, Profile)
-    for record in draft.jobs.values():
+    # Agents have the time to come back that one has whose stream broke, and from then on as long to answer as ever.
+    since = draft.now + draft.before.settings.stream_grace_s
+    for record in list(draft.jobs.values()):
         job, launch = record.job, record.launch
         if launch is not None:
+            draft.put(replace(record, launch=replace(launch, since=since)), quietly=True)
             verb = Verb.RESERVE if launch.reserving else Verb.START
             for node, gpus in job.placement.items():
                 if node not in launch.ready:

@@ -310,6 +310,16 @@ def test_a_scheduler_that_takes_over_says_again_what_may_not_have_been_heard():
     assert {command.epoch for command in cluster.asked} == {2}
 
 
+def test_a_scheduler_that_takes_over_waits_for_answers_anew():
+    """It takes over 9 s after the gang was asked: agents have 6 s to come back, and 10 s to answer from then on."""
+    cluster = Driven(snapshot(nodes("a b", 8), job("j").gang(16).per_node(8)), prompt=False).settle()
+    cluster.take(ev.Lead(2), 9.0)
+    cluster.take(ev.Tick(), 24.9)
+    assert (cluster.stands("j"), cluster.node("a"), cluster.job("j").run) == ("starting", "up", 1)
+    cluster.take(ev.Tick(), 25.0)
+    assert (cluster.node("a"), cluster.node("b")) == ("suspect", "suspect")
+
+
 def test_what_an_agent_holds_and_nobody_knows_of_is_killed():
     """After a restart the agent of a lists run 4 of x: an orphan. Of run 1 of j it knows nothing: j has failed."""
     cluster = Driven(snapshot(nodes("a b", 8), job("j").gang(8).running(a=8)), prompt=False)
