@@ -75,16 +75,16 @@ def follow(link: Connection, options: PlanOptions) -> None:
     gc.set_threshold(*GC_EVERY)
     hand_over_quickly()
     follower = _Follower(link, RoundPlanner(options, WallClock()))
-    while True:
-        if follower.saves and not link.poll():
-            follower.save_on()
-            continue
-        try:
-            messages = link.recv()
-        except EOFError:
-            return
-        for message in messages:
-            follower.take(message)
+    try:
+        while True:
+            if follower.saves and not link.poll():
+                follower.save_on()
+                continue
+            for message in link.recv():
+                follower.take(message)
+    except (EOFError, ConnectionError):
+        # The leader has closed its end, or is no more.
+        return
 
 
 class _Follower:
