@@ -84,9 +84,11 @@ def test_an_interactive_session_waits_for_its_gpu_and_gives_it_back(here: Thread
     with Seat(here, "submit", "--name", "sit", "--gpus", "1", "--attach") as seat:
         seat.type(b"echo gpu=$CUDA_VISIBLE_DEVICES:$OPTSCHED_JOB\n")
         seat.until(b"gpu=0:sit")
-        seat.type(b"stty size; sleep 1000\n")
+        # One program that says when it is interrupted: between two of them an interrupt is lost in the shell.
+        seat.type(b"sh -c 'trap \"echo caught; exit\" INT; stty size; while :; do sleep 0.05; done'\n")
         seat.until(b"30 100")
         seat.type(b"\x03")
+        seat.until(b"caught\r\n")
         seat.size(11, 44)
         seat.type(b"echo after=$((1+1))\n")
         seat.until(b"after=2")
