@@ -68,6 +68,7 @@ class Fine(Repairs):
         self._place_waiting()
         self._place_ones()
         self._send_home()
+        self._late = True
         self._again()
         take_back_unused(self.problem, self.ledger, self.supply, self.admitted.shrinks)
         self._stay()

@@ -91,6 +91,8 @@ class Places:
         self._homeless: list[int] = []
         self._ones: list[RoundJob] = []
         self._closed: int | None = None
+        self._late = False
+        """Whether everybody had a turn: what is still left over is then for whoever may have it."""
         self._placed: dict[int, tuple[RoundJob, int]] = {}
         takers = [self._taker(problem.jobs[j]) for j in sorted(admitted.starts)]
         self.foresight = Foresight(problem, self.ledger, self.supply, self.loose, takers)
@@ -234,7 +236,7 @@ class Places:
         """Return what the job may have on each node; nothing where its start would break a team's floor."""
         room = self.supply.room(job, kind)
         gpus = room.gpus
-        barred = kind.pairs & self._gone & (self._team_of_pair != job.team) & ~self.floors.taken[self.supply.job]
+        barred = kind.pairs & self._gone & (self._team_of_pair != job.team) & ~self._for_others()[self.supply.job]
         if barred.any() and not exempt(job):
             gpus = gpus.copy()
             gpus[self.supply.node[barred]] = -UNLIMITED
@@ -244,6 +246,10 @@ class Places:
         if job.index in self.admitted.types:
             gpus = np.where(self.problem.nodes.gpu_type == self._type_of(job), gpus, -UNLIMITED)
         return Room(self._unreserved(job, gpus), room.cpus_u, room.memory_u)
+
+    def _for_others(self) -> Flags:
+        """Return the running jobs from which other teams may take, (F,): as admitted; late all that floors allow."""
+        return self.floors.within() if self._late else self.floors.taken
 
     def _unreserved(self, job: RoundJob, gpus: Ints) -> Ints:
         """Return `gpus` less what is free on nodes for another team alone."""
