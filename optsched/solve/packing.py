@@ -42,6 +42,35 @@ def pack(
     return None
 
 
+def fits(problem: Problem, job: RoundJob, gpus: Ints, cpus_u: Ints, memory_u: Ints) -> bool:
+    """Return whether `pack` finds a placement of the smallest size; no placement is made where sums tell.
+
+    They do for units that are alike and free of slices: those never fail to come out.
+    """
+    alike = job.cut is Cut.PER_NODE and not job.slices and not job.minimum % job.unit
+    if not alike and job.cut is not Cut.ONE_NODE:
+        return pack(problem, job, gpus, cpus_u, memory_u, job.minimum) is not None
+    room = usable(job, problem.nodes, gpus, cpus_u, memory_u)
+    return any(
+        _sums_suffice(
+            job, problem.tree, room if gpu_type is None else np.where(problem.nodes.gpu_type == gpu_type, room, 0)
+        )
+        for gpu_type in _types_by_speed(problem, job)
+    )
+
+
+def _sums_suffice(job: RoundJob, tree: Tree, room: Ints) -> bool:
+    """Return whether some domain of the level that the job requires, or a narrower one, has enough room for it."""
+    if job.cut is Cut.ONE_NODE:
+        return bool((slice_down(job, tree, room) >= job.minimum).any())
+    if int(room.sum()) < job.minimum:
+        return False
+    if job.required is None:
+        return True
+    levels = range(tree.node_level, job.required - 1, -1)
+    return any(int(whole_slices(job, tree, room, level).max(initial=0)) >= job.minimum for level in levels)
+
+
 def _types_by_speed(problem: Problem, job: RoundJob) -> list[int | None]:
     if len(problem.gpu_types) == 1:
         return [None]
@@ -148,8 +177,10 @@ def _descend(
     while left > 0 and totals.any():
         enough = (totals >= left).nonzero()[0]
         at = int(enough[np.argmin(totals[enough])]) if len(enough) else int(np.argmax(totals))
-        part = min(left, int(totals[at]))
-        if not _descend(job, tree, nodes, room, free, within[which == at], part, level + 1, taken):
+        part, below = min(left, int(totals[at])), within[which == at]
+        if part == totals[at] and not job.slices:
+            taken.extend(zip(below.tolist(), room[below].tolist(), strict=True))
+        elif not _descend(job, tree, nodes, room, free, below, part, level + 1, taken):
             return False
         totals[at] = 0
         left -= part
