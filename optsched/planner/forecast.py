@@ -102,6 +102,7 @@ class Forecast:
         self._before = {room.job: room for room in problem.snapshot.carried.reserved}
         self._booked = np.zeros(len(problem.nodes.capacity), dtype=np.int64)
         self._freed_by: dict[tuple[int, str], Ints] = {}
+        self._rooms: dict[int, Ints] = {}
         self._starts = starts
         self._ceilings: dict[int, _Holding] = {}
         self._sorted_with: tuple[bytes, bytes, bytes] | None = None
@@ -265,25 +266,38 @@ class Forecast:
         unit = job.minimum if job.cut is Cut.ONE_NODE else job.unit
         left = self.problem.nodes.free - self._booked
         # What others take first comes back at its end; what guests have is there already, and does not come then.
-        ahead, unstopped = self._start_takes[:, 0] < job.index, self._stop_keeps[:, 0] > job.index
-        taken = np.concatenate([self._start_takes[ahead], self._stop_keeps[unstopped]])[:, 1:3]
-        until = np.concatenate([self._start_ends[ahead], self._stop_ends[unstopped]])
+        taken, until = self._taken_before(job)
         guests = [
             (n, -count, self._end_of[each.index]) for each in self._guests_of(job) for n, count in each.spread_now
         ]
-        node, back = (np.concatenate([taken[:, i], np.array([g[i] for g in guests], dtype=np.int64)]) for i in (0, 1))
+        node, back = taken[:, 1], taken[:, 2]
+        if guests:
+            node, back = (np.concatenate([taken[:, i + 1], [each[i] for each in guests]]) for i in (0, 1))
+            until = np.concatenate([until, [end for _, _, end in guests]])
         np.subtract.at(left, node, back)
-        ends = np.concatenate([until, np.array([end for _, _, end in guests], dtype=np.float64)])
-        node, through, ends = self._by_node(node, back, ends)
-        enough = (left[node] + through >= unit).nonzero()[0]
-        # From an entry on a node has room; the first of each node is the earliest.
-        first = enough[np.diff(node[enough], prepend=-1) != 0]
+        node, through, ends = self._by_node(node, back, until)
+        enough = (left[node] + through >= unit).nonzero()[0][::-1]
+        # From an entry on a node has room; the first of each node, which is the last here, is the earliest.
         room_at = np.full(len(left), NEVER)
-        room_at[node[first]] = ends[first]
+        room_at[node[enough]] = ends[enough]
         room_at[left >= unit] = -NEVER
         count = -(-job.minimum // unit)
         known = room_at[job.nodes]
         return float(np.partition(known, count - 1)[count - 1]) if count <= len(known) else NEVER
+
+    def _taken_before(self, job: RoundJob) -> tuple[Ints, Reals]:
+        """Return what is taken by those that start ahead of the job, and kept by whom only others stop, until when.
+
+        Rows are as in `_start_takes`.
+        """
+        if not len(self._stop_ends):
+            through = int(np.searchsorted(self._start_takes[:, 0], job.index))
+            return self._start_takes[:through], self._start_ends[:through]
+        ahead, unstopped = self._start_takes[:, 0] < job.index, self._stop_keeps[:, 0] > job.index
+        return (
+            np.concatenate([self._start_takes[ahead], self._stop_keeps[unstopped]]),
+            np.concatenate([self._start_ends[ahead], self._stop_ends[unstopped]]),
+        )
 
     def _guests_of(self, job: RoundJob) -> Sequence[RoundJob]:
         """Return who goes when a job starts, of those that have not gone by then."""
@@ -349,6 +363,14 @@ class Forecast:
                 high = middle
         return self._at(job, NEVER, upto=low)
 
+    def _room(self, gone: int) -> Ints:
+        """Return the GPUs that are free on each node once so many entries are gone, at most what it has, (N,)."""
+        found = self._rooms.get(gone)
+        if found is None:
+            arrays = self.problem.nodes
+            found = self._rooms[gone] = np.minimum(arrays.free + self._freed(gone, "gpus"), arrays.capacity)
+        return found
+
     def _freed(self, gone: int, what: str) -> Ints:
         """Return what comes free on each node once so many entries, in the order of their ends, are gone, (N,)."""
         found = self._freed_by.get((gone, what))
@@ -394,28 +416,27 @@ class Forecast:
         """Return the GPUs, and CPUs and memory where the job needs any, that it finds free at an instant, (N,) each."""
         gone = int(np.searchsorted(self._ends, time, side="right")) if upto is None else upto
         arrays = self.problem.nodes
-        gpus = np.maximum(0, np.minimum(arrays.free + self._freed(gone, "gpus"), arrays.capacity) - self._booked)
-        ahead = (self._start_takes[:, 0] < job.index) & (self._start_ends > time)
-        unstopped = (self._stop_keeps[:, 0] > job.index) & (self._stop_ends > time)
-        taken = np.concatenate([self._start_takes[ahead], self._stop_keeps[unstopped]])
-        _, on, gpus_taken, cpus_taken, memory_taken = taken.T
+        gpus = np.maximum(0, self._room(gone) - self._booked)
+        cpus, memory = arrays.cpus_free_u, arrays.memory_free_u
+        if job.cpus_per_gpu_u:
+            cpus = cpus + self._freed(gone, "cpus")
+        if job.memory_per_gpu_u:
+            memory = memory + self._freed(gone, "memory")
         leaving = {each.index: each for each in (*self._guests_of(job), *forced)}
         gone_too = [
-            (n, count, count * each.cpus_per_gpu_u, count * each.memory_per_gpu_u)
+            (0, n, -count, -count * each.cpus_per_gpu_u, -count * each.memory_per_gpu_u)
             for each in leaving.values()
             if self._end_of[each.index] > time
             for n, count in each.spread_now
         ]
-        left_on, gpus_left, cpus_left, memory_left = np.array(gone_too, dtype=np.int64).reshape(-1, 4).T
-        np.add.at(gpus, left_on, gpus_left)
-        np.subtract.at(gpus, on, gpus_taken)
-        cpus, memory = arrays.cpus_free_u, arrays.memory_free_u
-        if job.cpus_per_gpu_u:
-            cpus = cpus + self._freed(gone, "cpus")
-            np.add.at(cpus, left_on, cpus_left)
-            np.subtract.at(cpus, on, cpus_taken)
-        if job.memory_per_gpu_u:
-            memory = memory + self._freed(gone, "memory")
-            np.add.at(memory, left_on, memory_left)
-            np.subtract.at(memory, on, memory_taken)
+        rows, until = self._taken_before(job)
+        taken = rows[until > time]
+        for each in (np.array(gone_too, dtype=np.int64).reshape(-1, 5), taken):
+            if len(each):
+                _, on, gpus_taken, cpus_taken, memory_taken = each.T
+                np.subtract.at(gpus, on, gpus_taken)
+                if job.cpus_per_gpu_u:
+                    np.subtract.at(cpus, on, cpus_taken)
+                if job.memory_per_gpu_u:
+                    np.subtract.at(memory, on, memory_taken)
         return np.maximum(0, gpus), cpus, memory

@@ -12,6 +12,7 @@ from optsched.policy.ordering import FAIR
 from optsched.policy.victims import estimated_end
 from optsched.rounds.assignment import Assignment
 from optsched.rounds.problem import Flags, Hold, Problem, RoundJob
+from optsched.values.altered import altered
 from optsched.values.ids import JobId
 from optsched.values.plan import ReservedRoom
 
@@ -160,7 +161,7 @@ def kept_clear(problem: Problem, reserved: Sequence[Reserved]) -> Problem:
             for i in np.flatnonzero(held_by).tolist():
                 allowed[rooms[i][1]] = False
             masked[key] = allowed
-        kept[job.index] = dataclasses.replace(job, nodes=masked[key])
+        kept[job.index] = altered(job, nodes=masked[key])
     return dataclasses.replace(problem, jobs=problem.jobs.replaced(kept))
 
 

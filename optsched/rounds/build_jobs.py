@@ -220,6 +220,4 @@ def _named(listed: Listed, names: Set[JobId]) -> Flags:
     """Return which of the running jobs are among some names, (F,)."""
     if not names:
         return np.zeros(listed.running, dtype=bool)
-    return np.fromiter(
-        (fact.job.id in names for fact in listed.facts[: listed.running]), dtype=bool, count=listed.running
-    )
+    return np.array([fact.job.id in names for fact in listed.facts[: listed.running]], dtype=bool)

@@ -184,8 +184,10 @@ class Over:
     """By key, in which resources that a line names a team uses more than that; what it uses may not change after."""
 
     def __init__(self, use: Use, team: int, line: tuple[Item, ...]) -> None:
-        gpus = use.gpus[team].cumsum(axis=0)
         self._over: list[tuple[Item, list[bool]]] = []
+        if not line:
+            return
+        gpus = use.gpus[team].cumsum(axis=0)
         for item in line:
             if item.what is What.GPUS:
                 used = gpus.sum(axis=1) if item.gpu_type is None else gpus[:, item.gpu_type]

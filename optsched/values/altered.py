@@ -1,8 +1,8 @@
 """Copies of values in which some fields differ, for where there are many of them.
 
 `dataclasses.replace` asks each field what it is and then sets it through `object.__setattr__`, which for a record of
-thirty fields takes four times as long as this. But what it is given is held against the types of the fields where types are
-checked, so this is only for the few places through which every event goes.
+thirty fields takes four times as long as this. But what it is given is held against the types of the fields where types
+are checked, so this is only for the few places through which every event goes, or every job of a round.
 """
 
 from __future__ import annotations
