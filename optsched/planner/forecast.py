@@ -105,6 +105,7 @@ class Forecast:
         self._rooms: dict[int, Ints] = {}
         self._starts = starts
         self._ceilings: dict[int, _Holding] = {}
+        self._asked, self._taken = -1, (self._start_takes, self._start_ends)
         self._sorted_with: tuple[bytes, bytes, bytes] | None = None
         self._sorted = (self._nodes, self._gpus, self._ends)
         holding = self._end_of[held.size > 0]
@@ -290,14 +291,16 @@ class Forecast:
 
         Rows are as in `_start_takes`.
         """
-        if not len(self._stop_ends):
-            through = int(np.searchsorted(self._start_takes[:, 0], job.index))
-            return self._start_takes[:through], self._start_ends[:through]
-        ahead, unstopped = self._start_takes[:, 0] < job.index, self._stop_keeps[:, 0] > job.index
-        return (
-            np.concatenate([self._start_takes[ahead], self._stop_keeps[unstopped]]),
-            np.concatenate([self._start_ends[ahead], self._stop_ends[unstopped]]),
-        )
+        if self._asked == job.index:
+            return self._taken
+        through = int(np.searchsorted(self._start_takes[:, 0], job.index))
+        taken, until = self._start_takes[:through], self._start_ends[:through]
+        if len(self._stop_ends):
+            unstopped = self._stop_keeps[:, 0] > job.index
+            taken = np.concatenate([taken, self._stop_keeps[unstopped]])
+            until = np.concatenate([until, self._stop_ends[unstopped]])
+        self._asked, self._taken = job.index, (taken, until)
+        return self._taken
 
     def _guests_of(self, job: RoundJob) -> Sequence[RoundJob]:
         """Return who goes when a job starts, of those that have not gone by then."""

@@ -126,9 +126,10 @@ def entitlements(
         more = _pass(tree, capacity, weight, limits, quotas if turn == 0 else None, held, missing * live[:, :, None])
         held += more
         missing = (missing - more) * _claiming(tree, weight)[:, None, None]
-    _top_up(tree, capacity, weight, limits, held, missing)
+    else:
+        _top_up(tree, capacity, weight, limits, held, missing)
     result = held[tree.own_node]
-    base_gpus = _round_base(own, base, quotas)
+    base_gpus = _round_base(own, base, quotas) if base.any() else np.zeros((teams, pools), dtype=np.int64)
     return Entitlements(
         amounts=result.sum(axis=1),
         gpus=round_down_the_tree(tree, capacity, weight, _gpus(own), _gpus(result), base_gpus),

@@ -156,8 +156,9 @@ def build_occupancy(
     """
     rows, times, now = listed.rows, listed.times, snapshot.now
     running = slice(listed.running)
+    ids = [fact.job.id for fact in listed.facts[running]]
     mine = Times(*(column[running] for column in times))
-    protected, pinned = (_named(listed, names) for names in (snapshot.carried.protected, snapshot.carried.pinned))
+    protected, pinned = (_named(ids, names) for names in (snapshot.carried.protected, snapshot.carried.pinned))
     lost_s, stoppable, soon = _stops(listed, mine, snapshot.profile, now)
     elastic = flags(rows.elastic[running])
     amounts = (rows.minimum, rows.size, rows.gpu_type, rows.cpus_u, rows.memory_u)
@@ -216,8 +217,8 @@ def _stops(listed: Listed, times: Times, profile: Profile, now: float) -> tuple[
     return lost + times.checkpoint_s + times.restart_s, may, soon
 
 
-def _named(listed: Listed, names: Set[JobId]) -> Flags:
+def _named(running: Sequence[JobId], names: Set[JobId]) -> Flags:
     """Return which of the running jobs are among some names, (F,)."""
     if not names:
-        return np.zeros(listed.running, dtype=bool)
-    return np.array([fact.job.id in names for fact in listed.facts[: listed.running]], dtype=bool)
+        return np.zeros(len(running), dtype=bool)
+    return np.fromiter(map(names.__contains__, running), dtype=bool, count=len(running))

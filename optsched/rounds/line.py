@@ -153,6 +153,8 @@ class Use:
         team, priority, minimum, size, gpu_type, cpus_u, memory_u = columns
         low = np.minimum(size, minimum)
         for key, part in ((priority, low), (self.gpus.shape[1] // 2 + priority, size - low)):
+            if not part.any():
+                continue
             # Along one axis whole numbers are added up much faster.
             where = team * self.gpus.shape[1] + key
             np.add.at(self.gpus.reshape(-1), where * self.gpus.shape[2] + gpu_type, sign * part)

@@ -173,17 +173,22 @@ def _descend(
         totals = whole_slices(job, tree, alone, level)[present]
     else:
         totals = np.bincount(which, room[within], len(present)).astype(np.int64)
-    left = size
-    while left > 0 and totals.any():
-        enough = (totals >= left).nonzero()[0]
-        at = int(enough[np.argmin(totals[enough])]) if len(enough) else int(np.argmax(totals))
-        part, below = min(left, int(totals[at])), within[which == at]
-        if part == totals[at] and not job.slices:
-            taken.extend(zip(below.tolist(), room[below].tolist(), strict=True))
-        elif not _descend(job, tree, nodes, room, free, below, part, level + 1, taken):
+    left, remaining, whole = size, totals.tolist(), []
+    while left > 0 and any(remaining):
+        # The tightest domain that takes all that is left, else the largest; the first of equals.
+        total = min((each for each in remaining if each >= left), default=0) or max(remaining)
+        at, part = remaining.index(total), min(left, total)
+        if part == total and not job.slices:
+            whole.append(at)
+        elif not _descend(job, tree, nodes, room, free, within[which == at], part, level + 1, taken):
             return False
-        totals[at] = 0
+        remaining[at] = 0
         left -= part
+    if whole:
+        chosen = np.zeros(len(present), dtype=bool)
+        chosen[whole] = True
+        below = within[chosen[which]]
+        taken.extend(zip(below.tolist(), room[below].tolist(), strict=True))
     return left == 0 or (left <= loose and _onto_nodes(job, room, free, outside, left, taken))
 
 
