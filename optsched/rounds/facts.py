@@ -19,7 +19,7 @@ import numpy as np
 from optsched.policy.team_tree import TeamTree, build_team_tree
 from optsched.policy.victims import grace_s, saves_on_signal
 from optsched.rounds.build_nodes import Hardware, build_nodes, hardware_of, per_gpu_u
-from optsched.rounds.problem import Flags, Ints, Nodes, Reals, Spread
+from optsched.rounds.problem import Flags, Ints, Nodes, Reals, RoundJob, Spread
 from optsched.rounds.score import placement_losses
 from optsched.rounds.shapes import Form, Shapes, sizes_of
 from optsched.topology.tree import Tree
@@ -94,15 +94,19 @@ _lasting = attrgetter(
 
 
 class Fact:
-    """One job, where it is, and the number of its row; `form` and its `sizes` hold as long as `shapes` do."""
+    """One job, where it is, and the number of its row; `form`, `sizes` and `mould` hold as long as `shapes` do.
 
-    __slots__ = ("form", "job", "runs", "shapes", "sizes", "slot", "spread")
+    The `mould` is the job as a round saw it, for what is the same in every round.
+    """
+
+    __slots__ = ("form", "job", "mould", "runs", "shapes", "sizes", "slot", "spread")
 
     def __init__(self, job: Job, spread: Spread, slot: int) -> None:
         self.job, self.spread, self.slot = job, spread, slot
         self.runs = job.state is JobState.RUNNING
         self.form: Form | None = None
         self.sizes: tuple[int, ...] = ()
+        self.mould: RoundJob | None = None
         self.shapes: Shapes | None = None
 
 
@@ -230,7 +234,7 @@ class Facts:
     def _going_on(self, job: Job, old: Fact) -> Fact:
         """Return the fact of a job of which another estimate or checkpoint is known, and nothing else."""
         fact = self._known[job.id] = self._by_object[id(job)] = Fact(job, old.spread, old.slot)
-        fact.form, fact.sizes, fact.shapes = old.form, old.sizes, old.shapes
+        fact.form, fact.sizes, fact.shapes, fact.mould = old.form, old.sizes, old.shapes, old.mould
         self._by_object.pop(id(old.job), None)
         return fact
 
@@ -305,7 +309,7 @@ class Facts:
         rows = []
         for (fact, form), loss in zip(forms, losses, strict=True):
             job, size = fact.job, sum(count for _, count in fact.spread)
-            fact.form, fact.shapes = form, shapes
+            fact.form, fact.shapes, fact.mould = form, shapes, None
             sizes = fact.sizes = sizes_of(job, form, size)
             possible = job.state is JobState.RUNNING or shapes.possible_size(form, sizes, only_up=False) > 0
             if job.state is JobState.RUNNING:
