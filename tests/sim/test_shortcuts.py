@@ -1,4 +1,4 @@
-"""What rounds and events of a simulation leave out or take over decides nothing: without it all decisions are the same."""
+"""What rounds and events of a simulation leave out or take over decides nothing: without it they decide the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Placing one gang: sums tell whether there is a placement, and domains that are taken whole come out as node by node."""
+"""Placing one gang: sums tell whether there is a placement, and which domains are taken whole."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_sums_tell_whether_there_is_a_placement(gang, seed):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_gang_takes_the_largest_domains_whole_and_the_tightest_for_the_rest(seed):
-    """Four racks of four nodes with room on some: those of a rack that is taken whole are all of its nodes with room."""
+    """Four racks of four nodes with room on some: of a rack that is taken whole it is every node with room."""
     draw = random.Random(seed)
     made = [node(f"n{n}", 8, rack=f"r{n // 4}") for n in range(16)]
     problem = build_problem(snapshot(made, job("a").gang(48).per_node(8), levels="rack"))
