@@ -44,9 +44,9 @@ class Stock:
     """
 
     def __init__(self, problem: Problem, ledger: Ledger, line: Ints) -> None:
-        self.problem, self.line = problem, line
+        self.line = line
         self.victims = Victims(problem)
-        self.row = self._rows(ledger.rows(line))
+        self.row = self._rows(problem, ledger.rows(line))
         self.price = self._prices()
         job, node = self.victims.pair_job, self.victims.pair_node
         order = np.lexsort((job, self.price[job], node))
@@ -58,12 +58,12 @@ class Stock:
         self.by_job, self.ends = np.argsort(self.job, kind="stable"), self.width.cumsum().tolist()
         self.kinds: dict[object, Kind] = {}
 
-    def _rows(self, rows: Ints) -> Ints:
+    def _rows(self, problem: Problem, rows: Ints) -> Ints:
         """Return the rank that each running job's stop would cost, (F,): the last one of its team and priority."""
-        priorities = len(self.problem.priorities)
+        priorities = len(problem.priorities)
         low = rows.reshape(len(rows), 2, TIERS, priorities)[:, 0]
         last = TIERS - 1 - np.argmax(low[:, ::-1] > 0, axis=1)
-        found: Ints = last[self.problem.occupancy.team, self.victims.priority] * priorities + self.victims.priority
+        found: Ints = last[problem.occupancy.team, self.victims.priority] * priorities + self.victims.priority
         return found
 
     def _prices(self) -> Ints:
