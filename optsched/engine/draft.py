@@ -41,6 +41,9 @@ class Draft:
         self._raised = False
         self.fields: dict[str, object] = {}
         self.freed = False
+        self._nodes_touched: set[NodeId] = set()
+        self._jobs_touched: set[JobId] = set()
+        self._start_over = False
 
     def freeze(self) -> Step:
         """Return the step. An event that changed nothing leaves the state as it was, but for the time."""
@@ -91,6 +94,15 @@ class Draft:
         """Return a node that is known."""
         return self.nodes[node]
 
+    def touches(self, record: JobRecord, claim: Claim) -> bool:
+        """Return whether the event has changed anything on which it depends if a claim can be begun.
+
+        That is the job, its nodes, how many nodes are starting, and whether starts pause.
+        """
+        if self._start_over or "paused" in self.fields or record.id in self._jobs_touched:
+            return True
+        return not claim.placement.keys().isdisjoint(self._nodes_touched)
+
     # Writing
 
     def put(self, record: JobRecord, *, quietly: bool = False) -> JobRecord:
@@ -101,6 +113,10 @@ class Draft:
 
     def _store(self, record: JobRecord) -> JobRecord:
         self._tell_waiting(record)
+        if self.claims:
+            self._jobs_touched.add(record.id)
+            old = self.jobs.get(record.id) if record.launch is None else None
+            self._start_over |= old is not None and old.launch is not None
         if record.state in ENDS and not record.booked_on:
             if record.id in self.jobs:
                 self.jobs = Records.of(self.jobs).drop(record.id)
@@ -131,14 +147,17 @@ class Draft:
     def put_node(self, record: NodeRecord, *, quietly: bool = False) -> None:
         """Store a node; `quietly`: plans made before this are still good."""
         changed = record if quietly else altered(record, changed=self.version)
+        self._nodes_touched.add(record.node.id)
         self.nodes = Records.of(self.nodes).put(record.node.id, changed)
 
     def _change_node(self, record: NodeRecord, **changes: object) -> None:
         """Store a node with other fields."""
+        self._nodes_touched.add(record.node.id)
         self.nodes = Records.of(self.nodes).put(record.node.id, altered(record, changed=self.version, **changes))
 
     def drop_node(self, node: NodeId) -> None:
         """Forget a node."""
+        self._nodes_touched.add(node)
         if node in self.nodes:
             self.nodes = Records.of(self.nodes).drop(node)
 

@@ -19,19 +19,25 @@ from optsched.values.ids import JobId, NodeId
 from optsched.values.job import JobState, gpus_on
 
 
-def promote(draft: Draft) -> None:
-    """Start every claim whose GPUs are all confirmed free; drop those whose nodes were lost or closed."""
+def promote(draft: Draft, *, anew: bool) -> None:
+    """Start every claim whose GPUs are all confirmed free; drop those whose nodes were lost or closed.
+
+    Before the event none could be started: only those are looked at for which it changed something, or all `anew`.
+    """
     starting: int | None = None
     for name in draft.claims:
         record = draft.job(name)
         claim = record.claim
         if claim is None or record.state is not JobState.QUEUED:
             continue
-        closed = [n for n in claim.placement if n not in draft.nodes or draft.node(n).node.state is not NodeState.UP]
+        if not anew and not draft.touches(record, claim):
+            continue
+        nodes = [(n, draft.nodes.get(n), on) for n, on in claim.placement.items()]
+        closed = [n for n, there, _ in nodes if there is None or there.node.state is not NodeState.UP]
         if closed:
             abandon(draft, record, f"{closed[0]} takes no new work")
             continue
-        if draft.get("paused") or not all(_free(draft.node(n), record, on) for n, on in claim.placement.items()):
+        if draft.get("paused") or not all(there is not None and _free(there, record, on) for _, there, on in nodes):
             continue
         if _old_run_lives(draft, record):
             continue

@@ -33,8 +33,12 @@ def step(state: State, event: events.Event, now: float) -> Step:
     if handler is None:
         raise InternalError(f"the engine knows no event {type(event).__name__}")
     handler(draft, event)
-    promote(draft)
+    promote(draft, anew=isinstance(event, _LOOKS_ANEW))
     return draft.freeze()
+
+
+_LOOKS_ANEW = (events.Tick, events.Lead)
+"""What looks at all claims again, whatever has changed: another scheduler may have other settings."""
 
 
 def fold(state: State, happened: Iterable[tuple[float, events.Event]]) -> Step:

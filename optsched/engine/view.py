@@ -14,6 +14,7 @@ from optsched.engine.records import Records
 from optsched.engine.runs import left_s
 from optsched.engine.seen import JobsSeen, Owner, Seen, each_of
 from optsched.engine.state import Booking, Claim, JobRecord, NodeRecord, State, booking_of, goes_on, tokens_at
+from optsched.engine.tables import GOES_ON
 from optsched.policy.victims import grace_s
 from optsched.values.altered import altered
 from optsched.values.cluster import Cluster, Node
@@ -58,7 +59,7 @@ class Viewer:
         if len(self._corrected) > 2 * len(jobs) + 64:
             self._corrected = {job.id: self._corrected[job.id] for job in jobs if job.id in self._corrected}
         carried = Carried(
-            occupied=_occupied(state, {node for each in each_of(parts, _unsettled) for node in each.booked_on}),
+            occupied=_occupied(state, {node for each in each_of(parts, _unsettled) for node in _left_on(state, each)}),
             kept=tuple(looked.kept),
             protected=frozenset(looked.protected),
             pinned=frozenset(looked.pinned),
@@ -98,6 +99,15 @@ def snapshot_of(state: State) -> Snapshot:
 
 def _unsettled(part: JobsSeen) -> tuple[JobRecord, ...]:
     return part.unsettled
+
+
+def _left_on(state: State, record: JobRecord) -> Iterable[NodeId]:
+    """Return the nodes on which a job has anything booked that does not go on."""
+    if record.state not in GOES_ON:
+        return record.booked_on
+    name, run = record.id, record.run
+    there = [node for node in map(state.nodes.get, record.booked_on) if node is not None]
+    return [node.node.id for node in there if any(each.job == name and each.run != run for each in node.bookings)]
 
 
 class _Look:

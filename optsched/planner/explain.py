@@ -17,6 +17,9 @@ from optsched.rounds.room import gpus_by_side_resources, slice_down, usable, who
 from optsched.values.ids import JobId
 from optsched.values.plan import Unblock, UnblockKind, Waiting
 
+UNTOLD = "untold"
+"""The reason of a job that waits, where nobody asks for more."""
+
 ABOUT_TIME = frozenset({"held", "maintenance"})
 """Reasons that are told with how long a job itself would run."""
 
@@ -61,6 +64,20 @@ def explain_waiting(
             unblock = first_proven(problem, job, advice, proving)
         result.append(Waiting(told_of.job, told_of.reason, told_of.detail, unblock))
     return tuple(result)
+
+
+def untold_waiting(problem: Problem, assignment: Assignment) -> tuple[Waiting, ...]:
+    """Name every job that stays queued, in queue order, and say why only of those that can never run.
+
+    A job with a deadline that can never run is refused for that: all else that is said of who waits decides nothing.
+    """
+    return tuple(
+        Waiting(job.job.id, UNTOLD, "")
+        if job.can_ever_run
+        else Waiting(job.job.id, "impossible", _why_impossible(problem, job))
+        for job in problem.queued
+        if job.index not in assignment.changed
+    )
 
 
 def _same_reason(after: After, job: RoundJob) -> tuple[object, ...]:

@@ -7,7 +7,6 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from optsched.rounds.check import amount_of
 from optsched.rounds.problem import Cut, Ints, Problem, Reals, RoundJob, Spread, What
 from optsched.rounds.rights import NOTHING, has_right
 from optsched.rounds.room import usable
-from optsched.solve.packing import pack
+from optsched.solve.packing import fits, pack
 from optsched.values.ids import JobId
 from optsched.values.job import gpus_on
 
@@ -95,13 +94,20 @@ class Forecast:
         # Who was let into what is held for a job goes when that starts: no end of theirs is waited for.
         self._guests: dict[JobId, list[RoundJob]] = {}
         if problem.snapshot.carried.guests:
-            for holder, guests in problem.snapshot.carried.guests.items():
-                self._guests[holder] = problem.running_named(guests)
+            by_holder = problem.snapshot.carried.guests
+            named = problem.running_named(frozenset().union(*by_holder.values()))
+            self._guests = {
+                holder: [each for each in named if each.job.id in guests] for holder, guests in by_holder.items()
+            }
         self._before = {room.job: room for room in problem.snapshot.carried.reserved}
         self._booked = np.zeros(len(problem.nodes.capacity), dtype=np.int64)
         self._freed_by: dict[tuple[int, str], Ints] = {}
+        self._rooms: dict[int, Ints] = {}
         self._starts = starts
         self._ceilings: dict[int, _Holding] = {}
+        self._asked, self._taken = -1, (self._start_takes, self._start_ends)
+        self._sorted_with: tuple[bytes, bytes, bytes] | None = None
+        self._sorted = (self._nodes, self._gpus, self._ends)
         holding = self._end_of[held.size > 0]
         times = np.unique(np.concatenate([holding, until, self._start_ends, self._stop_ends]))
         self.times: Sequence[float] = times[np.isfinite(times)].tolist()
@@ -220,7 +226,7 @@ class Forecast:
         """Return whether the job can start before an instant: more room comes free with time, so just before it."""
         at = bisect_left(self.times, start) - 1
         last = self.times[at] if at >= 0 and self.times[at] > self.now else self.now
-        return last < start and self._at(job, last) is not None
+        return last < start and self._fits_at(job, last)
 
     def _as_before(self, job: RoundJob) -> Reserved | None:
         """Return what an earlier round planned for the job, None where it can no longer be kept."""
@@ -261,32 +267,56 @@ class Forecast:
         unit = job.minimum if job.cut is Cut.ONE_NODE else job.unit
         left = self.problem.nodes.free - self._booked
         # What others take first comes back at its end; what guests have is there already, and does not come then.
-        ahead, unstopped = self._start_takes[:, 0] < job.index, self._stop_keeps[:, 0] > job.index
-        taken = np.concatenate([self._start_takes[ahead], self._stop_keeps[unstopped]])[:, 1:3]
-        until = np.concatenate([self._start_ends[ahead], self._stop_ends[unstopped]])
+        taken, until = self._taken_before(job)
         guests = [
             (n, -count, self._end_of[each.index]) for each in self._guests_of(job) for n, count in each.spread_now
         ]
-        node, back = (np.concatenate([taken[:, i], np.array([g[i] for g in guests], dtype=np.int64)]) for i in (0, 1))
+        node, back = taken[:, 1], taken[:, 2]
+        if guests:
+            node, back = (np.concatenate([taken[:, i + 1], [each[i] for each in guests]]) for i in (0, 1))
+            until = np.concatenate([until, [end for _, _, end in guests]])
         np.subtract.at(left, node, back)
-        ends = np.concatenate([until, np.array([end for _, _, end in guests], dtype=np.float64)])
-        node, through, ends = self._by_node(node, back, ends) if len(node) else self._all_by_node
-        enough = (left[node] + through >= unit).nonzero()[0]
-        # From an entry on a node has room; the first of each node is the earliest.
-        first = enough[np.diff(node[enough], prepend=-1) != 0]
+        node, through, ends = self._by_node(node, back, until)
+        enough = (left[node] + through >= unit).nonzero()[0][::-1]
+        # From an entry on a node has room; the first of each node, which is the last here, is the earliest.
         room_at = np.full(len(left), NEVER)
-        room_at[node[first]] = ends[first]
+        room_at[node[enough]] = ends[enough]
         room_at[left >= unit] = -NEVER
         count = -(-job.minimum // unit)
         known = room_at[job.nodes]
         return float(np.partition(known, count - 1)[count - 1]) if count <= len(known) else NEVER
+
+    def _taken_before(self, job: RoundJob) -> tuple[Ints, Reals]:
+        """Return what is taken by those that start ahead of the job, and kept by whom only others stop, until when.
+
+        Rows are as in `_start_takes`.
+        """
+        if self._asked == job.index:
+            return self._taken
+        through = int(np.searchsorted(self._start_takes[:, 0], job.index))
+        taken, until = self._start_takes[:through], self._start_ends[:through]
+        if len(self._stop_ends):
+            unstopped = self._stop_keeps[:, 0] > job.index
+            taken = np.concatenate([taken, self._stop_keeps[unstopped]])
+            until = np.concatenate([until, self._stop_ends[unstopped]])
+        self._asked, self._taken = job.index, (taken, until)
+        return self._taken
 
     def _guests_of(self, job: RoundJob) -> Sequence[RoundJob]:
         """Return who goes when a job starts, of those that have not gone by then."""
         return self._guests.get(job.job.id, ())
 
     def _by_node(self, node: Ints, gpus: Ints, ends: Reals) -> tuple[Ints, Ints, Reals]:
-        """Return what comes free, and this too, node by node in the order of its end: node, all until then, end."""
+        """Return what comes free, and this too, node by node in the order of its end: node, all until then, end.
+
+        Mostly the jobs that ask have the same ahead of them.
+        """
+        key = (node.tobytes(), gpus.tobytes(), ends.tobytes())
+        if key != self._sorted_with:
+            self._sorted_with, self._sorted = key, self._sort_by_node(node, gpus, ends)
+        return self._sorted
+
+    def _sort_by_node(self, node: Ints, gpus: Ints, ends: Reals) -> tuple[Ints, Ints, Reals]:
         node, gpus = np.concatenate([self._nodes, node]), np.concatenate([self._gpus, gpus])
         ends = np.concatenate([self._ends, ends])
         order = np.lexsort((ends, node))
@@ -296,29 +326,24 @@ class Forecast:
         through -= np.repeat((through - gpus)[begins], np.diff(begins, append=len(node)))
         return node, through, ends[order]
 
-    @cached_property
-    def _all_by_node(self) -> tuple[Ints, Ints, Reals]:
-        nothing = np.zeros(0, dtype=np.int64)
-        return self._by_node(nothing, nothing, np.zeros(0))
-
     def _first(self, job: RoundJob, least: float) -> tuple[int, Spread | None]:
         """Return the first of the `times` from `least` on at which the job can start, and where; None if at none.
 
         Mostly that is the very first of them: it is looked for from there on, in growing steps.
         """
-        low, high, step, spread = bisect_left(self.times, least), len(self.times), 1, None
-        at, near = low, not math.isinf(least)
+        low, high, step = bisect_left(self.times, least), len(self.times), 1
+        end, at, near = high, low, not math.isinf(least)
         back: bool | None = None
         while low < high:
             middle = at if near and low <= at < high else (low + high) // 2
-            found = self._at(job, self.times[middle])
-            if found is None:
-                low, at = middle + 1, middle + step
+            found = self._fits_at(job, self.times[middle])
+            if found:
+                high, at = middle, middle - step
             else:
-                high, at, spread = middle, middle - step, found
+                low, at = middle + 1, middle + step
             # Once it lies between two instants that were tried, halves are quicker.
-            near, back, step = near and back in (None, found is not None), found is not None, 2 * step
-        return low, spread
+            near, back, step = near and back in (None, found), found, 2 * step
+        return low, self._at(job, self.times[low]) if low < end else None
 
     def _must_take_all(self, job: RoundJob, inside: Ints) -> bool:
         """Return whether the job fits inside these GPUs only if it takes all of them, and anywhere among them."""
@@ -340,6 +365,14 @@ class Forecast:
             else:
                 high = middle
         return self._at(job, NEVER, upto=low)
+
+    def _room(self, gone: int) -> Ints:
+        """Return the GPUs that are free on each node once so many entries are gone, at most what it has, (N,)."""
+        found = self._rooms.get(gone)
+        if found is None:
+            arrays = self.problem.nodes
+            found = self._rooms[gone] = np.minimum(arrays.free + self._freed(gone, "gpus"), arrays.capacity)
+        return found
 
     def _freed(self, gone: int, what: str) -> Ints:
         """Return what comes free on each node once so many entries, in the order of their ends, are gone, (N,)."""
@@ -365,36 +398,48 @@ class Forecast:
         """
         if not self._allowed(job, time):
             return None
-        gone = int(np.searchsorted(self._ends, time, side="right")) if upto is None else upto
         arrays = self.problem.nodes
-        ahead = (self._start_takes[:, 0] < job.index) & (self._start_ends > time)
-        unstopped = (self._stop_keeps[:, 0] > job.index) & (self._stop_ends > time)
-        taken = np.concatenate([self._start_takes[ahead], self._stop_keeps[unstopped]])
-        _, on, gpus_taken, cpus_taken, memory_taken = taken.T
-        gpus = np.maximum(0, np.minimum(arrays.free + self._freed(gone, "gpus"), arrays.capacity) - self._booked)
-        leaving = {each.index: each for each in (*self._guests_of(job), *forced)}
-        gone_too = [
-            (n, count, count * each.cpus_per_gpu_u, count * each.memory_per_gpu_u)
-            for each in leaving.values()
-            if self._end_of[each.index] > time
-            for n, count in each.spread_now
-        ]
-        left_on, gpus_left, cpus_left, memory_left = np.array(gone_too, dtype=np.int64).reshape(-1, 4).T
-        np.add.at(gpus, left_on, gpus_left)
-        np.subtract.at(gpus, on, gpus_taken)
-        cpus, memory = arrays.cpus_free_u, arrays.memory_free_u
-        if job.cpus_per_gpu_u:
-            cpus = cpus + self._freed(gone, "cpus")
-            np.add.at(cpus, left_on, cpus_left)
-            np.subtract.at(cpus, on, cpus_taken)
-        if job.memory_per_gpu_u:
-            memory = memory + self._freed(gone, "memory")
-            np.add.at(memory, left_on, memory_left)
-            np.subtract.at(memory, on, memory_taken)
-        gpus = np.maximum(0, gpus) if inside is None else np.clip(gpus, 0, inside)
+        gpus, cpus, memory = self._free_at(job, time, forced, upto)
+        if inside is not None:
+            gpus = np.minimum(gpus, inside)
         if inside is not None and self._must_take_all(job, inside):
             room = usable(job, arrays, gpus, cpus, memory)
             if int(room.sum()) < job.minimum:
                 return None
             return tuple((n, job.unit) for n in room.nonzero()[0].tolist())
         return pack(self.problem, job, gpus, cpus, memory, job.minimum)
+
+    def _fits_at(self, job: RoundJob, time: float) -> bool:
+        """Return whether there is a placement in what is free at an instant if nothing else starts."""
+        return self._allowed(job, time) and fits(self.problem, job, *self._free_at(job, time))
+
+    def _free_at(
+        self, job: RoundJob, time: float, forced: Sequence[RoundJob] = (), upto: int | None = None
+    ) -> tuple[Ints, Ints, Ints]:
+        """Return the GPUs, and CPUs and memory where the job needs any, that it finds free at an instant, (N,) each."""
+        gone = int(np.searchsorted(self._ends, time, side="right")) if upto is None else upto
+        arrays = self.problem.nodes
+        gpus = np.maximum(0, self._room(gone) - self._booked)
+        cpus, memory = arrays.cpus_free_u, arrays.memory_free_u
+        if job.cpus_per_gpu_u:
+            cpus = cpus + self._freed(gone, "cpus")
+        if job.memory_per_gpu_u:
+            memory = memory + self._freed(gone, "memory")
+        leaving = {each.index: each for each in (*self._guests_of(job), *forced)}
+        gone_too = [
+            (0, n, -count, -count * each.cpus_per_gpu_u, -count * each.memory_per_gpu_u)
+            for each in leaving.values()
+            if self._end_of[each.index] > time
+            for n, count in each.spread_now
+        ]
+        rows, until = self._taken_before(job)
+        taken = rows[until > time]
+        for each in (np.array(gone_too, dtype=np.int64).reshape(-1, 5), taken):
+            if len(each):
+                _, on, gpus_taken, cpus_taken, memory_taken = each.T
+                np.subtract.at(gpus, on, gpus_taken)
+                if job.cpus_per_gpu_u:
+                    np.subtract.at(cpus, on, cpus_taken)
+                if job.memory_per_gpu_u:
+                    np.subtract.at(memory, on, memory_taken)
+        return np.maximum(0, gpus), cpus, memory

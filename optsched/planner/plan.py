@@ -10,7 +10,7 @@ from optsched.clock import Clock
 from optsched.errors import UsageError
 from optsched.planner.advice import Proof
 from optsched.planner.assemble import assemble
-from optsched.planner.explain import explain_waiting
+from optsched.planner.explain import explain_waiting, untold_waiting
 from optsched.planner.forecast import Reserved
 from optsched.planner.memory import Memory, remembered
 from optsched.planner.reservations import delayers, kept_clear, reserve
@@ -42,7 +42,7 @@ class PlanOptions:
 
     With `deterministic_s` and a budget that does not run out, the same snapshot and seed give the same plan. `tasks`
     adds every task's rank, node, GPUs and slice. `prove` bounds how many waiting jobs have their advice proven by
-    planning again.
+    planning again. Without `reasons` nobody is told why a job waits that could run: what is planned is the same.
     """
 
     budget_s: float | None = None
@@ -51,6 +51,7 @@ class PlanOptions:
     deterministic_s: float | None = None
     tasks: bool = False
     prove: int = 20
+    reasons: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,15 +222,22 @@ def _worded(
 ) -> Plan:
     """Return the plan of a solved round: who waits and why, names, costs."""
     progress("explaining", 0.9)
-    prove = options.prove if len(snapshot.cluster.nodes) <= EXACT_NODES else 0
-    proof = prover(options, clock, PROVE_SHARE * _budget_s(snapshot, options) + LEAST_PROVE_S)
-    waiting = explain_waiting(solved.problem, solved.reserved, solved.answer.assignment, proof, prove)
+    waiting = _waiting(snapshot, options, clock, solved)
     waiting += beyond_waiting(solved.beyond, waiting)
     plan = assemble(solved.problem, solved.reserved, solved.answer, waiting, with_tasks=options.tasks)
     progress("done", 1.0)
     queued = plan.round.queued + solved.beyond.count
     info = dataclasses.replace(plan.round, queued=queued, wall_s=clock.monotonic_s() - started)
     return dataclasses.replace(plan, round=info)
+
+
+def _waiting(snapshot: Snapshot, options: PlanOptions, clock: Clock, solved: Solved) -> tuple[Waiting, ...]:
+    """Return which of the jobs that were looked at wait, and why if reasons are asked for."""
+    if not options.reasons:
+        return untold_waiting(solved.problem, solved.answer.assignment)
+    prove = options.prove if len(snapshot.cluster.nodes) <= EXACT_NODES else 0
+    proof = prover(options, clock, PROVE_SHARE * _budget_s(snapshot, options) + LEAST_PROVE_S)
+    return explain_waiting(solved.problem, solved.reserved, solved.answer.assignment, proof, prove)
 
 
 Fate = Waiting | Start | Preemption | Move | None

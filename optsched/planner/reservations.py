@@ -11,7 +11,8 @@ from optsched.planner.forecast import Forecast, Reserved
 from optsched.policy.ordering import FAIR
 from optsched.policy.victims import estimated_end
 from optsched.rounds.assignment import Assignment
-from optsched.rounds.problem import Flags, Hold, Problem, RoundJob
+from optsched.rounds.problem import Flags, Hold, Problem, Reals, RoundJob
+from optsched.values.altered import altered
 from optsched.values.ids import JobId
 from optsched.values.plan import ReservedRoom
 
@@ -43,7 +44,8 @@ def reserve(problem: Problem, assignment: Assignment) -> tuple[Problem, tuple[Re
         and each.start_at <= each.job.job.start_deadline_at
     }
     waits = [*kept, *reserved]
-    holds = tuple(hold for each in waits if (hold := _hold(problem, each)) is not None)
+    ends = _ends_if_started(problem)
+    holds = tuple(hold for each in waits if (hold := _hold(problem, each, ends)) is not None)
     eased = {j: dataclasses.replace(problem.jobs[j], due=False) for j in met if problem.jobs[j].due}
     return dataclasses.replace(problem, holds=holds, jobs=problem.jobs.replaced(eased)), tuple(reserved)
 
@@ -77,8 +79,14 @@ def _candidates(problem: Problem, assignment: Assignment) -> list[RoundJob]:
     return [job for _, job in sorted(ranked, key=lambda each: each[0])]
 
 
-def _hold(problem: Problem, reserved: Reserved) -> Hold | None:
-    """Return what is kept now for a reservation, None where nothing is."""
+def _ends_if_started(problem: Problem) -> Reals:
+    """Return when each queued job would end by its estimate if it started now, infinity without one; in their order."""
+    now, estimates = problem.snapshot.now, (each.job.estimated_runtime_s for each in problem.queued)
+    return np.array([np.inf if estimate is None else now + estimate for estimate in estimates], dtype=np.float64)
+
+
+def _hold(problem: Problem, reserved: Reserved, ends: Reals) -> Hold | None:
+    """Return what is kept now for a reservation, None where nothing is; `ends` are `_ends_if_started`."""
     now, profile = problem.snapshot.now, problem.profile
     start = reserved.start_at
     if start is not None and start - now > profile.hold_horizon_s:
@@ -88,6 +96,7 @@ def _hold(problem: Problem, reserved: Reserved) -> Hold | None:
     if not kept:
         return None
     until = profile.horizon_s if start is None else min(profile.horizon_s, max(0.0, start - now))
+    queued = problem.queued
     return Hold(
         name=str(reserved.job.job.id),
         unless=reserved.job.index,
@@ -97,8 +106,8 @@ def _hold(problem: Problem, reserved: Reserved) -> Hold | None:
                 *_binds_running(problem, reserved),
                 *(
                     problem.first_queued + position
-                    for position in np.flatnonzero(_queued_in_the_way(problem, reserved, problem.queued)).tolist()
-                    if not _stops_on_demand(problem, problem.queued[position])
+                    for position in np.flatnonzero(_queued_in_the_way(problem, reserved, ends)).tolist()
+                    if not _stops_on_demand(problem, queued[position])
                 ),
             ]
         ),
@@ -149,8 +158,8 @@ def kept_clear(problem: Problem, reserved: Sequence[Reserved]) -> Problem:
         return problem
     masked: dict[tuple[int, bytes], Flags] = {}
     kept: dict[int, RoundJob] = {}
-    queued = problem.queued
-    behind = np.array([_queued_in_the_way(problem, each, queued) for each, _ in rooms], dtype=bool).T
+    queued, ends = problem.queued, _ends_if_started(problem)
+    behind = np.array([_queued_in_the_way(problem, each, ends) for each, _ in rooms], dtype=bool).T
     for position in np.flatnonzero(behind.any(axis=1)).tolist():
         job, held_by = queued[position], behind[position]
         # Jobs that are alike share their nodes, and are told by that.
@@ -160,16 +169,17 @@ def kept_clear(problem: Problem, reserved: Sequence[Reserved]) -> Problem:
             for i in np.flatnonzero(held_by).tolist():
                 allowed[rooms[i][1]] = False
             masked[key] = allowed
-        kept[job.index] = dataclasses.replace(job, nodes=masked[key])
+        kept[job.index] = altered(job, nodes=masked[key])
     return dataclasses.replace(problem, jobs=problem.jobs.replaced(kept))
 
 
-def _queued_in_the_way(problem: Problem, reserved: Reserved, queued: Sequence[RoundJob]) -> Flags:
-    """Return which queued jobs are behind a reservation and would still be there: `_stands_in_the_way` of all."""
-    now, start = problem.snapshot.now, reserved.start_at
-    estimates = (each.job.estimated_runtime_s for each in queued)
-    ends = np.array([np.inf if estimate is None else now + estimate for estimate in estimates], dtype=np.float64)
-    late = ends > start if start is not None else np.ones(len(queued), dtype=bool)
+def _queued_in_the_way(problem: Problem, reserved: Reserved, ends: Reals) -> Flags:
+    """Return which queued jobs are behind a reservation and would still be there: `_stands_in_the_way` of all.
+
+    `ends` are `_ends_if_started`.
+    """
+    start = reserved.start_at
+    late = ends > start if start is not None else np.ones(len(ends), dtype=bool)
     return late & (np.arange(problem.first_queued, len(problem.jobs)) > reserved.job.index)
 
 

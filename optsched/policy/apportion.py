@@ -29,8 +29,9 @@ def round_down_the_tree(
     for depth in tree.depths:
         at, of = depth.nodes, depth.group.of
         # One flat group per (box, type): entries sorted by box, then type.
-        flat = np.argsort((of[:, None] * pools + np.arange(pools)).ravel(), kind="stable")
-        keys = (of[:, None] * pools + np.arange(pools)).ravel()[flat]
+        keys = (of[:, None] * pools + np.arange(pools)).ravel()
+        flat = np.argsort(keys, kind="stable")
+        keys = keys[flat]
         group = Group(keys, np.searchsorted(keys, np.arange(keys[-1] + 1)).astype(np.int64))
         if depth.parents[0] >= 0:
             total = whole[depth.parents].ravel()

@@ -126,9 +126,10 @@ def entitlements(
         more = _pass(tree, capacity, weight, limits, quotas if turn == 0 else None, held, missing * live[:, :, None])
         held += more
         missing = (missing - more) * _claiming(tree, weight)[:, None, None]
-    _top_up(tree, capacity, weight, limits, held, missing)
+    else:
+        _top_up(tree, capacity, weight, limits, held, missing)
     result = held[tree.own_node]
-    base_gpus = _round_base(own, base, quotas)
+    base_gpus = _round_base(own, base, quotas) if base.any() else np.zeros((teams, pools), dtype=np.int64)
     return Entitlements(
         amounts=result.sum(axis=1),
         gpus=round_down_the_tree(tree, capacity, weight, _gpus(own), _gpus(result), base_gpus),
@@ -176,6 +177,8 @@ def _ratio(part: Floats, whole: Floats) -> Floats:
 
 def _within(held: Floats, wanted: Floats, limits: Floats) -> Floats:
     """Return as much of `wanted` (E, P, R) on top of `held` (E, R) as the limits (E, R + 1) leave room for."""
+    if np.isinf(limits).all():
+        return wanted
     wanted = wanted * _ratio(limits[:, :-3] - held[:, :-2], _gpus(wanted))[:, :, None]
     room = np.concatenate((limits[:, -1:], limits[:, -3:-1]), axis=1) - pooled(held)
     for column in range(3):
@@ -187,6 +190,8 @@ def _within(held: Floats, wanted: Floats, limits: Floats) -> Floats:
 
 def _guaranteed(wanted: Floats, quotas: Floats) -> Floats:
     """Return min(demand, quota) by class (E, P, R) for demands (E, P, R) and quotas (E, R + 1)."""
+    if np.isinf(quotas).all():
+        return np.zeros_like(wanted)
     gpus = _gpus(wanted)
     any_type = np.isfinite(quotas[:, -1:])
     by_type = np.where(np.isfinite(quotas[:, :-3]), quotas[:, :-3], 0.0)

@@ -210,13 +210,13 @@ def _takeable(lines: Lines, occupancy: Occupancy, shape: tuple[int, int, int]) -
     kinds, kind_of = np.unique(np.ravel_multi_index(columns, dimensions), return_inverse=True)
     over: dict[int, tuple[Over, Over]] = {}
     found = []
-    for team, priority, gpu_type, cpus, memory in zip(*np.unravel_index(kinds, dimensions), strict=True):
-        team = int(team)
+    each_of = (column.tolist() for column in np.unravel_index(kinds, dimensions))
+    for team, priority, gpu_type, cpus, memory in zip(*each_of, strict=True):
         quota, entitlement = lines.quota[team], lines.entitlement[team]
         if team not in over:
             over[team] = Over(use, team, quota), Over(use, team, entitlement)
-        parts = (int(priority), priorities + int(priority))
-        uses = (int(gpu_type), bool(cpus), bool(memory))
+        parts = (priority, priorities + priority)
+        uses = (gpu_type, bool(cpus), bool(memory))
         above_quota, above_entitlement = (tuple(each.above(key, *uses) for key in parts) for each in over[team])
         found.append(
             Takeable(

@@ -10,10 +10,11 @@ import numpy as np
 
 from optsched.policy.ordering import class_weight
 from optsched.rounds.build_nodes import Openings
-from optsched.rounds.facts import Listed, Times, estimated_ends, flags
+from optsched.rounds.facts import Fact, Listed, Times, estimated_ends, flags
 from optsched.rounds.line import no_use
 from optsched.rounds.problem import UNLIMITED, Costs, Flags, Ints, Occupancy, Reals, RoundJob
 from optsched.topology.tree import Tree
+from optsched.values.altered import altered
 from optsched.values.ids import JobId
 from optsched.values.profile import Profile
 from optsched.values.snapshot import Snapshot
@@ -63,28 +64,54 @@ class JobBuilder:
     def build(self, index: int) -> RoundJob:
         """Return the job with an index as the round sees it."""
         profile, stands = self._snapshot.profile, self._standings
-        fact = self._facts[index]
-        job, form = fact.job, fact.form
-        assert form is not None
+        fact, held = self._facts[index], self._held
+        job = fact.job
         running = index < self._running
-        held = self._held
         stop = int(held.stop_gpu_s[index]) if running else 0
         emergency = job.priority_class in profile.emergency_classes and job.priority_class != ""
         claim_team, due = stands.claim_team[index], job.id in stands.due
-        return RoundJob(
+        if fact.mould is None:
+            fact.mould = self._mould(fact, index)
+        return altered(
+            fact.mould,
             job=job,
             index=index,
-            running=running,
             team=stands.team[index],
             claim_team=claim_team,
             line_team=stands.deadline_team if job.id in stands.near else claim_team,
             priority=stands.priority[index],
+            nodes=self._openings.open_to(job, fact.mould.lawful),
+            stoppable=running and bool(held.stoppable[index]),
+            movable=running and bool(held.movable[index]),
+            resizable=running and bool(held.resizable[index]),
+            costs=Costs(stop=stop, move=stop, drain_s=round(float(self._times.checkpoint_s[index]))),
+            pays_gpu_s=UNLIMITED if emergency or due else int(self._pays[index]),
+            emergency=emergency,
+            due=due,
+            may_break_quota=job.id in stands.breaking,
+            aging_milli=0 if running else int(self._aging[index]),
+            ahead_of=len(self._facts) - index,
+            tier=stands.tier[index],
+        )
+
+    def _mould(self, fact: Fact, index: int) -> RoundJob:
+        """Return a job with what is the same in every round as long as its shape is; the rest is filled in."""
+        form = fact.form
+        assert form is not None
+        return RoundJob(
+            job=fact.job,
+            index=index,
+            running=index < self._running,
+            team=0,
+            claim_team=0,
+            line_team=0,
+            priority=0,
             cut=form.cut,
             unit=form.unit,
             sizes=fact.sizes,
             size_now=int(self._rows.size[index]),
             spread_now=fact.spread,
-            nodes=self._openings.open_to(job, form.lawful),
+            nodes=form.lawful,
             lawful=form.lawful,
             type_speed=form.type_speed,
             span_speed=form.span_speed,
@@ -94,18 +121,18 @@ class JobBuilder:
             slices=form.slices,
             cpus_per_gpu_u=form.cpus_per_gpu_u,
             memory_per_gpu_u=form.memory_per_gpu_u,
-            stoppable=running and bool(held.stoppable[index]),
-            movable=running and bool(held.movable[index]),
-            resizable=running and bool(held.resizable[index]),
-            costs=Costs(stop=stop, move=stop, drain_s=round(float(self._times.checkpoint_s[index]))),
-            pays_gpu_s=UNLIMITED if emergency or due else int(self._pays[index]),
-            emergency=emergency,
-            due=due,
-            may_break_quota=job.id in stands.breaking,
+            stoppable=False,
+            movable=False,
+            resizable=False,
+            costs=Costs(0, 0, 0),
+            pays_gpu_s=0,
+            emergency=False,
+            due=False,
+            may_break_quota=False,
             can_ever_run=bool(self._rows.possible[index]),
-            aging_milli=0 if running else int(self._aging[index]),
-            ahead_of=len(self._facts) - index,
-            tier=stands.tier[index],
+            aging_milli=0,
+            ahead_of=0,
+            tier=0,
         )
 
 
@@ -156,8 +183,9 @@ def build_occupancy(
     """
     rows, times, now = listed.rows, listed.times, snapshot.now
     running = slice(listed.running)
+    ids = [fact.job.id for fact in listed.facts[running]]
     mine = Times(*(column[running] for column in times))
-    protected, pinned = (_named(listed, names) for names in (snapshot.carried.protected, snapshot.carried.pinned))
+    protected, pinned = (_named(ids, names) for names in (snapshot.carried.protected, snapshot.carried.pinned))
     lost_s, stoppable, soon = _stops(listed, mine, snapshot.profile, now)
     elastic = flags(rows.elastic[running])
     amounts = (rows.minimum, rows.size, rows.gpu_type, rows.cpus_u, rows.memory_u)
@@ -216,10 +244,8 @@ def _stops(listed: Listed, times: Times, profile: Profile, now: float) -> tuple[
     return lost + times.checkpoint_s + times.restart_s, may, soon
 
 
-def _named(listed: Listed, names: Set[JobId]) -> Flags:
+def _named(running: Sequence[JobId], names: Set[JobId]) -> Flags:
     """Return which of the running jobs are among some names, (F,)."""
     if not names:
-        return np.zeros(listed.running, dtype=bool)
-    return np.fromiter(
-        (fact.job.id in names for fact in listed.facts[: listed.running]), dtype=bool, count=listed.running
-    )
+        return np.zeros(len(running), dtype=bool)
+    return np.fromiter(map(names.__contains__, running), dtype=bool, count=len(running))

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from operator import attrgetter
+from operator import attrgetter, is_
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from optsched.policy.team_tree import TeamTree, build_team_tree
 from optsched.policy.victims import grace_s, saves_on_signal
 from optsched.rounds.build_nodes import Hardware, build_nodes, hardware_of, per_gpu_u
-from optsched.rounds.problem import Flags, Ints, Nodes, Reals, Spread
+from optsched.rounds.problem import Flags, Ints, Nodes, Reals, RoundJob, Spread
 from optsched.rounds.score import placement_losses
 from optsched.rounds.shapes import Form, Shapes, sizes_of
 from optsched.topology.tree import Tree
@@ -84,16 +84,29 @@ class Times(NamedTuple):
     gpus: Reals
 
 
-class Fact:
-    """One job, where it is, and the number of its row; `form` and its `sizes` hold as long as `shapes` do."""
+REPORTS, ENDS_AT, SAVED_AT = Row._fields.index("reports"), *map(Times._fields.index, ("ends_at", "saved_at"))
+"""What rows say of the two fields of a job that change while it runs ..."""
 
-    __slots__ = ("form", "job", "runs", "shapes", "sizes", "slot", "spread")
+_lasting = attrgetter(
+    *(each.name for each in dataclasses.fields(Job) if each.name not in ("last_checkpoint_at", "estimated_runtime_s"))
+)
+"""... and all its other fields, on which the rest depends."""
+
+
+class Fact:
+    """One job, where it is, and the number of its row; `form`, `sizes` and `mould` hold as long as `shapes` do.
+
+    The `mould` is the job as a round saw it, for what is the same in every round.
+    """
+
+    __slots__ = ("form", "job", "mould", "runs", "shapes", "sizes", "slot", "spread")
 
     def __init__(self, job: Job, spread: Spread, slot: int) -> None:
         self.job, self.spread, self.slot = job, spread, slot
         self.runs = job.state is JobState.RUNNING
         self.form: Form | None = None
         self.sizes: tuple[int, ...] = ()
+        self.mould: RoundJob | None = None
         self.shapes: Shapes | None = None
 
 
@@ -183,10 +196,19 @@ class Facts:
         """Return the facts of the jobs, those that run first, and how many run."""
         seen = list(map(self._by_object.get, map(id, snapshot.jobs)))
         new: list[Fact] = []
+        went_on: list[Fact] = []
         for at in [at for at, fact in enumerate(seen) if fact is None]:
             job = snapshot.jobs[at]
-            fact = seen[at] = self._new(job, self._known.get(job.id), tree)
-            new.append(fact)
+            old = self._known.get(job.id)
+            if old is not None and all(map(is_, _lasting(job), _lasting(old.job))):
+                fact = self._going_on(job, old)
+                went_on.append(fact)
+            else:
+                fact = self._new(job, old, tree)
+                new.append(fact)
+            seen[at] = fact
+        if went_on:
+            self._go_on(went_on)
         if new:
             self._fill(new, snapshot.teams, profile)
             self._pairs.fill(new, self._known)
@@ -208,6 +230,20 @@ class Facts:
             self._by_object.pop(id(old.job), None)
         fact = self._known[job.id] = self._by_object[id(job)] = Fact(job, spread, slot)
         return fact
+
+    def _going_on(self, job: Job, old: Fact) -> Fact:
+        """Return the fact of a job of which another estimate or checkpoint is known, and nothing else."""
+        fact = self._known[job.id] = self._by_object[id(job)] = Fact(job, old.spread, old.slot)
+        fact.form, fact.sizes, fact.shapes, fact.mould = old.form, old.sizes, old.shapes, old.mould
+        self._by_object.pop(id(old.job), None)
+        return fact
+
+    def _go_on(self, facts: Sequence[Fact]) -> None:
+        """Fill what rows say of estimates and checkpoints."""
+        slots = [fact.slot for fact in facts]
+        self._rows[REPORTS, slots] = [_reports(fact.job) for fact in facts]
+        self._times[ENDS_AT, slots] = [_ends_at(fact.job) for fact in facts]
+        self._times[SAVED_AT, slots] = [_saved_at(fact.job) for fact in facts]
 
     def _forget(self, left: set[JobId]) -> None:
         """Forget the jobs that are gone."""
@@ -240,7 +276,7 @@ class Facts:
                     len(fact.spread),
                     job.preemptible,
                     saves_on_signal(job, profile),
-                    job.last_checkpoint_at is not None and job.started_at is not None,
+                    _reports(job),
                     job.start_deadline_at is not None,
                 )
             )
@@ -273,7 +309,7 @@ class Facts:
         rows = []
         for (fact, form), loss in zip(forms, losses, strict=True):
             job, size = fact.job, sum(count for _, count in fact.spread)
-            fact.form, fact.shapes = form, shapes
+            fact.form, fact.shapes, fact.mould = form, shapes, None
             sizes = fact.sizes = sizes_of(job, form, size)
             possible = job.state is JobState.RUNNING or shapes.possible_size(form, sizes, only_up=False) > 0
             if job.state is JobState.RUNNING:
@@ -296,14 +332,25 @@ class _Ground:
     profile: Profile
 
 
+def _reports(job: Job) -> bool:
+    return job.last_checkpoint_at is not None and job.started_at is not None
+
+
+def _ends_at(job: Job) -> float:
+    started, estimate = job.started_at, job.estimated_runtime_s
+    return np.nan if started is None or estimate is None else started + estimate
+
+
+def _saved_at(job: Job) -> float:
+    return np.nan if job.last_checkpoint_at is None else job.last_checkpoint_at
+
+
 def _times(job: Job, profile: Profile) -> tuple[float, ...]:
-    none = np.nan
-    started, estimate, saved = job.started_at, job.estimated_runtime_s, job.last_checkpoint_at
     return (
         job.submitted_at,
-        none if started is None else started,
-        none if started is None or estimate is None else started + estimate,
-        none if saved is None else saved,
+        np.nan if job.started_at is None else job.started_at,
+        _ends_at(job),
+        _saved_at(job),
         job.checkpoint.cost_s if saves_on_signal(job, profile) else 0.0,
         job.checkpoint.restart_s,
         grace_s(job, profile),

@@ -153,6 +153,8 @@ class Use:
         team, priority, minimum, size, gpu_type, cpus_u, memory_u = columns
         low = np.minimum(size, minimum)
         for key, part in ((priority, low), (self.gpus.shape[1] // 2 + priority, size - low)):
+            if not part.any():
+                continue
             # Along one axis whole numbers are added up much faster.
             where = team * self.gpus.shape[1] + key
             np.add.at(self.gpus.reshape(-1), where * self.gpus.shape[2] + gpu_type, sign * part)
@@ -184,8 +186,10 @@ class Over:
     """By key, in which resources that a line names a team uses more than that; what it uses may not change after."""
 
     def __init__(self, use: Use, team: int, line: tuple[Item, ...]) -> None:
-        gpus = use.gpus[team].cumsum(axis=0)
         self._over: list[tuple[Item, list[bool]]] = []
+        if not line:
+            return
+        gpus = use.gpus[team].cumsum(axis=0)
         for item in line:
             if item.what is What.GPUS:
                 used = gpus.sum(axis=1) if item.gpu_type is None else gpus[:, item.gpu_type]

@@ -279,12 +279,14 @@ class Takeable:
 class Takeables(Sequence[Takeable]):
     """What other teams may claim of each of `count` running jobs: worked out by `find` when it is first asked for.
 
-    Many are alike, so it returns kinds and, by job, which one. Where nobody is short of room nobody asks.
+    Many are alike, so it returns kinds and, by job, which one. Where nobody is short of room nobody asks. `known` is
+    what a solver has found out of those that run, by what it is called: the same round is planned more than once.
     """
 
     def __init__(self, count: int, find: Callable[[], tuple[Sequence[Takeable], Ints]]) -> None:
         self._count = count
         self._find = find
+        self.known: dict[str, object] = {}
 
     @cached_property
     def _found(self) -> tuple[Sequence[Takeable], Ints, list[int]]:

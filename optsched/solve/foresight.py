@@ -12,7 +12,8 @@ from optsched.rounds.score import gpu_type_of
 from optsched.solve.ledger import Ledger
 from optsched.solve.loose import Loose
 from optsched.solve.outlook import Outlook
-from optsched.solve.supply import Kind, Supply
+from optsched.solve.stock import Kind
+from optsched.solve.supply import Supply
 
 MOST_CHOICES = 6
 """How many placements of one job are looked at, each avoiding more of what others need."""

@@ -20,7 +20,8 @@ from optsched.solve.growth import grow
 from optsched.solve.ledger import Ledger
 from optsched.solve.packing import pack
 from optsched.solve.result import Budget, Result
-from optsched.solve.supply import Kind, Supply
+from optsched.solve.stock import Kind
+from optsched.solve.supply import Supply
 from optsched.solve.swap import ways
 from optsched.values.profile import PriorityMode
 

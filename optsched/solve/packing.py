@@ -42,6 +42,35 @@ def pack(
     return None
 
 
+def fits(problem: Problem, job: RoundJob, gpus: Ints, cpus_u: Ints, memory_u: Ints) -> bool:
+    """Return whether `pack` finds a placement of the smallest size; no placement is made where sums tell.
+
+    They do for units that are alike and free of slices: those never fail to come out.
+    """
+    alike = job.cut is Cut.PER_NODE and not job.slices and not job.minimum % job.unit
+    if not alike and job.cut is not Cut.ONE_NODE:
+        return pack(problem, job, gpus, cpus_u, memory_u, job.minimum) is not None
+    room = usable(job, problem.nodes, gpus, cpus_u, memory_u)
+    return any(
+        _sums_suffice(
+            job, problem.tree, room if gpu_type is None else np.where(problem.nodes.gpu_type == gpu_type, room, 0)
+        )
+        for gpu_type in _types_by_speed(problem, job)
+    )
+
+
+def _sums_suffice(job: RoundJob, tree: Tree, room: Ints) -> bool:
+    """Return whether some domain of the level that the job requires, or a narrower one, has enough room for it."""
+    if job.cut is Cut.ONE_NODE:
+        return bool((slice_down(job, tree, room) >= job.minimum).any())
+    if int(room.sum()) < job.minimum:
+        return False
+    if job.required is None:
+        return True
+    levels = range(tree.node_level, job.required - 1, -1)
+    return any(int(whole_slices(job, tree, room, level).max(initial=0)) >= job.minimum for level in levels)
+
+
 def _types_by_speed(problem: Problem, job: RoundJob) -> list[int | None]:
     if len(problem.gpu_types) == 1:
         return [None]
@@ -144,15 +173,22 @@ def _descend(
         totals = whole_slices(job, tree, alone, level)[present]
     else:
         totals = np.bincount(which, room[within], len(present)).astype(np.int64)
-    left = size
-    while left > 0 and totals.any():
-        enough = (totals >= left).nonzero()[0]
-        at = int(enough[np.argmin(totals[enough])]) if len(enough) else int(np.argmax(totals))
-        part = min(left, int(totals[at]))
-        if not _descend(job, tree, nodes, room, free, within[which == at], part, level + 1, taken):
+    left, remaining, whole = size, totals.tolist(), []
+    while left > 0 and any(remaining):
+        # The tightest domain that takes all that is left, else the largest; the first of equals.
+        total = min((each for each in remaining if each >= left), default=0) or max(remaining)
+        at, part = remaining.index(total), min(left, total)
+        if part == total and not job.slices:
+            whole.append(at)
+        elif not _descend(job, tree, nodes, room, free, within[which == at], part, level + 1, taken):
             return False
-        totals[at] = 0
+        remaining[at] = 0
         left -= part
+    if whole:
+        chosen = np.zeros(len(present), dtype=bool)
+        chosen[whole] = True
+        below = within[chosen[which]]
+        taken.extend(zip(below.tolist(), room[below].tolist(), strict=True))
     return left == 0 or (left <= loose and _onto_nodes(job, room, free, outside, left, taken))
 
 

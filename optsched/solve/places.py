@@ -26,7 +26,8 @@ from optsched.solve.loose import Loose
 from optsched.solve.packing import pack
 from optsched.solve.shrinking import give_up
 from optsched.solve.singles import Takers, share_out
-from optsched.solve.supply import Kind, Room, Supply
+from optsched.solve.stock import Kind
+from optsched.solve.supply import Room, Supply
 
 TIGHTNESS = 10
 """The price of one GPU left over on a node, in GPU-seconds: among equals the fullest node is taken."""

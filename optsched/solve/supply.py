@@ -16,28 +16,7 @@ from optsched.rounds.problem import Flags, Ints, Problem, RoundJob, Spread
 from optsched.rounds.rights import Claim
 from optsched.rounds.room import usable
 from optsched.solve.ledger import Ledger
-from optsched.solve.victims import Victims
-
-_SIZE = 1 << 24
-_CLASS = 1 << 48
-"""Weights that put a victim's rank, its size and its cost into one integer, each below the one before."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Kind:
-    """Jobs with the same rights: `rights` (F,) over whom, `pairs` (Q,) the same by pair. Stopped jobs are included.
-
-    `among` lists those pairs, ascending; `job`, `team`, `cost` and `row` say of each whom it belongs to, that job's
-    team, what its stop costs, and at which rank.
-    """
-
-    rights: Flags
-    pairs: Flags
-    among: Ints
-    job: Ints
-    team: Ints
-    cost: Ints
-    row: Ints
+from optsched.solve.stock import Kind, stock_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,42 +52,20 @@ class Supply:
 
     def __init__(self, problem: Problem, ledger: Ledger, line: Ints | None = None) -> None:
         self.problem, self.ledger = problem, ledger
-        self.victims = Victims(problem)
-        self.row = self._rows(ledger.rows(line))
-        self.price = self._prices()
-        job, node = self.victims.pair_job, self.victims.pair_node
-        order = np.lexsort((job, self.price[job], node))
-        self.job, self.node = job[order], node[order]
-        self.gpus, self.cpus, self.memory = (
-            each[order] for each in (self.victims.pair_gpus, self.victims.pair_cpus, self.victims.pair_memory)
-        )
-        self._alive = np.ones(len(order), dtype=bool)
-        self._left = np.zeros(len(order), dtype=np.int64)
+        stock = stock_of(problem, ledger, line)
+        self.victims, self.row, self.price = stock.victims, stock.row, stock.price
+        self.job, self.node = stock.job, stock.node
+        self.gpus, self.cpus, self.memory = stock.gpus, stock.cpus, stock.memory
+        self.width, self._by_job, self._ends = stock.width, stock.by_job, stock.ends
+        self._alive = np.ones(len(self.job), dtype=bool)
+        self._left = np.zeros(len(self.job), dtype=np.int64)
         self._leaving: Ints = np.zeros(0, dtype=np.int64)
-        self._shrunk = np.zeros(problem.first_queued, dtype=bool)
-        self._kinds: dict[object, Kind] = {}
+        self._shrunk: Flags | None = None
+        self._kinds = stock.kinds
         self._nodes_of_types: dict[tuple[float, ...], Flags] = {}
         self.kind_of: dict[int, Kind] = {}
         self.used: dict[int, dict[int, dict[int, int]]] = {}
         self.stopped_on: dict[int, list[int]] = {}
-        self.width = np.bincount(self.job, minlength=problem.first_queued)
-        self._by_job, self._ends = np.argsort(self.job, kind="stable"), self.width.cumsum().tolist()
-
-    def _rows(self, rows: Ints) -> Ints:
-        """Return the rank that each running job's stop would cost, (F,): the last one of its team and priority."""
-        priorities = len(self.problem.priorities)
-        low = rows.reshape(len(rows), 2, TIERS, priorities)[:, 0]
-        last = TIERS - 1 - np.argmax(low[:, ::-1] > 0, axis=1)
-        found: Ints = last[self.problem.occupancy.team, self.victims.priority] * priorities + self.victims.priority
-        return found
-
-    def _prices(self) -> Ints:
-        """Return how much one would rather not stop each running job, (F,): rank, then size, then cost."""
-        victims = self.victims
-        most = int(victims.cost.max(initial=0)) + 1
-        above = int(self.row.max(initial=0)) - self.row
-        price: Ints = above * _CLASS + victims.size * _SIZE + victims.cost * (_SIZE - 1) // most
-        return price
 
     def kind(self, job: RoundJob, claim: Claim) -> Kind:
         """Return over whom the job has rights with a claim; jobs alike share the answer."""
@@ -116,7 +73,7 @@ class Supply:
         found = self._kinds.get(key)
         if found is None:
             rights = self.victims.rights(job, claim)
-            if self._shrunk.any():
+            if self._shrunk is not None:
                 rights = np.where(self._shrunk, self.victims.shrink_rights(job, claim), rights)
             pairs = rights[self.job]
             among = pairs.nonzero()[0]
@@ -236,6 +193,8 @@ class Supply:
 
     def shrink(self, j: int, given: Spread) -> None:
         """Let a job give up GPUs on some nodes before it is known for whom. Comes before anybody's rights are asked."""
+        if self._shrunk is None:
+            self._shrunk, self._kinds = np.zeros(self.problem.first_queued, dtype=bool), {}
         self._shrunk[j] = True
         for n, count in given:
             self._left[self._pair(j, n)] = count

@@ -15,7 +15,9 @@ class Victims:
     """The running jobs as arrays, for asking quickly whom a job may stop and what that frees."""
 
     def __init__(self, problem: Problem) -> None:
-        self.problem = problem
+        # Not the problem itself: what it leads to may keep this.
+        self._fair_share = problem.profile.reclaim is Reclaim.FAIR_SHARE
+        self._nodes = len(problem.nodes.capacity)
         occupancy, takeable = problem.occupancy, problem.takeable
         self.stoppable = occupancy.stoppable & (occupancy.size > 0)
         self.team = occupancy.real_team
@@ -49,7 +51,7 @@ class Victims:
         mask = own & (not_lower if job.due else higher)
         other = ~own & self.above_quota[part]
         by_quota = claim.inside_quota | (job.due & not_lower)
-        fair = self.above_fair[part] & (claim.inside_entitlement and self.problem.profile.reclaim is Reclaim.FAIR_SHARE)
+        fair = self.above_fair[part] & (claim.inside_entitlement and self._fair_share)
         mask = mask | (other & (by_quota | fair))
         if job.emergency:
             mask = mask | higher
@@ -60,7 +62,7 @@ class Victims:
     def freed(self, gone: Flags) -> tuple[Ints, Ints, Ints]:
         """Return GPUs, CPUs and memory per node that the jobs in `gone` hold, each of shape (N,)."""
         here = gone[self.pair_job]
-        nodes, count = self.pair_node[here], len(self.problem.nodes.capacity)
+        nodes, count = self.pair_node[here], self._nodes
         return (
             np.bincount(nodes, self.pair_gpus[here], count).astype(np.int64),
             np.bincount(nodes, self.pair_cpus[here], count).astype(np.int64),

@@ -114,7 +114,10 @@ class Tree:
         """
         if len(nodes) == 0:
             raise ValueError("the span of no nodes is not defined")
-        return int(self.spans(np.asarray(nodes), np.zeros(1, dtype=np.int64))[0])
+        domains = self.domain_of[:, nodes]
+        first = domains[:, :1]
+        shared = ((domains == first) & (first >= 0)).all(axis=1).nonzero()[0]
+        return int(shared[-1]) if len(shared) else WHOLE_CLUSTER
 
     def spans(self, nodes: npt.NDArray[np.integer], starts: npt.NDArray[np.integer]) -> Indices:
         """Return the span of many gangs at once: gang g has the nodes `nodes[starts[g]:starts[g + 1]]`, at least one.

@@ -45,9 +45,14 @@ class Seeing:
 
 
 def rounds(means: Means, solver: SolverChoice) -> RoundPlanner:
-    """Return optsched's planner of consecutive rounds."""
+    """Return optsched's planner of consecutive rounds. Nobody reads why simulated jobs wait."""
     options = PlanOptions(
-        budget_s=ENDLESS_S, solver=solver, seed=means.seed, deterministic_s=means.deterministic_s, prove=0
+        budget_s=ENDLESS_S,
+        solver=solver,
+        seed=means.seed,
+        deterministic_s=means.deterministic_s,
+        prove=0,
+        reasons=False,
     )
     return RoundPlanner(options, StoppedClock())
 
