@@ -321,9 +321,12 @@ def unpaid(problem: Problem, flow: Flow, served: Served) -> set[int]:
     if problem.profile.max_loss_ratio is None:
         return set()
     victims = {j for j, change in flow.changes.items() if change is Change.STOP}
+    wanted = {giver for givers in served.values() for giver in givers}
+    unwanted = {j for j in victims - wanted if problem.jobs[j].costs.stop > 0}
+    victims &= wanted
     owed = {giver: problem.jobs[giver].costs.stop for giver in victims}
     if _paid_in_turn(problem, owed, served):
-        return set()
+        return unwanted
     graph: nx.DiGraph[object] = nx.DiGraph()
     graph.add_nodes_from(("source", "sink"))
     for giver, cost in owed.items():
@@ -333,7 +336,7 @@ def unpaid(problem: Problem, flow: Flow, served: Served) -> set[int]:
         for giver in givers & victims:
             graph.add_edge(("victim", giver), ("taker", taker))
     _, paid = nx.maximum_flow(graph, "source", "sink")
-    return {giver for giver, cost in owed.items() if paid["source"][("victim", giver)] < cost}
+    return unwanted | {giver for giver, cost in owed.items() if paid["source"][("victim", giver)] < cost}
 
 
 def _paid_in_turn(problem: Problem, owed: Mapping[int, int], served: Served) -> bool:

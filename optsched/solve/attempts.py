@@ -94,10 +94,10 @@ class Attempts:
 
     def _placed(self, admitted: Admitted, style: Style) -> Assignment | None:
         """Return a valid plan in one style to which the guard does not object, None where there is none."""
-        problem = self.problem
+        problem, starts = self.problem, len(admitted.starts)
         for _ in range(1 + MOST_GUARDED):
-            found = place(problem, admitted, style)
-            if found is None or check(problem, found):
+            found = place(problem, admitted, style, lambda: self.spent.wall_left_s < placing_s(problem, starts))
+            if check(problem, found):
                 return None
             kept_off = None if self._guard is None else self._guard(problem, found)
             if kept_off is None:
