@@ -87,6 +87,7 @@ class Places:
         self._options: dict[int, int] = {}
         self._largest = int(problem.nodes.capacity.max(initial=0))
         self._row_of: dict[tuple[int, int, int, int], int] = {}
+        self._rank_of: dict[int, int] = {}
         self._unplaced: list[int] = []
         self._homeless: list[int] = []
         self._ones: list[RoundJob] = []
@@ -155,6 +156,13 @@ class Places:
         """
         if job.running:
             return -1
+        found = self._rank_of.get(job.index)
+        if found is None:
+            found = self._rank_of[job.index] = self._first_loss(job)
+        return found
+
+    def _first_loss(self, job: RoundJob) -> int:
+        """Return the first row that would lose without a place for a job."""
         key = (job.line_team, job.priority, job.minimum, y := self._type_of(job))
         found = self._row_of.get(key)
         if found is None:
@@ -318,12 +326,12 @@ class Places:
 
     def _displace(self, job: RoundJob) -> bool:
         """Place a job where one of a worse rank is, which waits again: the worst of the smallest that will do."""
-        need, free = _need(job), self.ledger.gpus
-        may = self._may_have(job) if job.running else job.nodes
+        need, free, rank = _need(job), self.ledger.gpus, self._rank(job)
+        may = (job.nodes & self._may_have(job) if job.running else job.nodes).tolist()
         worse = [
             (-other.minimum, self._rank(other), other.index, n)
             for other, n in self._placed.values()
-            if other.minimum >= need and self._rank(other) > self._rank(job) and job.nodes[n] and may[n]
+            if may[n] and other.minimum >= need and self._rank(other) > rank
             if not job.running or self._free_share(other, n) + free[n] >= need
         ]
         for size, *_, j, n in sorted(worse, reverse=True)[:MOST_DISPLACED]:
