@@ -40,7 +40,7 @@ MOST_REPEATS = 3
 class Fine(Repairs):
     """Places one admission; see the module's text."""
 
-    def run(self) -> Assignment:
+    def run(self, hurry: Callable[[], bool] = lambda: False) -> Assignment:
         """Place everything that finds a place, then fill up. What comes of it may break rules."""
         jobs = [self.problem.jobs[j] for j in sorted(self.admitted.starts)]
         first = [job for job in jobs if job.cut is not Cut.ONE_NODE or self._fills_a_node(job)]
@@ -59,13 +59,13 @@ class Fine(Repairs):
         self._again()
         take_back_unused(self.problem, self.ledger, self.supply, self.admitted.shrinks)
         self._stay()
-        return self._filled()
+        return self._filled(hurry)
 
     def _fills_a_node(self, job: RoundJob) -> bool:
         """Return whether a job of one node goes with the gangs: it needs a whole node as they do."""
         return self.style.scarce_first and job.minimum >= self._largest
 
-    def _filled(self) -> Assignment:
+    def _filled(self, hurry: Callable[[], bool]) -> Assignment:
         """Fill up what is left; what then breaks a rule is taken back, and filled up again.
 
         Where nobody who is stopped runs on before that, who waits with a better rank may still start there; but what
@@ -85,7 +85,7 @@ class Fine(Repairs):
             needed = set().union(*served.values())
             dear = unpaid(self.problem, flow, served) | (assignment.stopped - needed)
             wrong = self._without_right(served)
-            if not (dear or wrong) or repeat == MOST_REPEATS - 1:
+            if not (dear or wrong) or repeat == MOST_REPEATS - 1 or hurry():
                 break
             self.loose.pin(self.ledger.stopped | self.ledger.changed.keys())
             for job in wrong:
@@ -103,7 +103,7 @@ def place(problem: Problem, admitted: Admitted, style: Style, hurry: Callable[[]
     """
     plan = NO_CHANGE
     for each in dict.fromkeys((style, replace(style, run_on_first=True))):
-        plan = Fine(problem, admitted, each).run()
+        plan = Fine(problem, admitted, each).run(hurry)
         if not check(problem, plan):
             return plan
         if hurry():

@@ -287,8 +287,8 @@ class Places:
             worth = self._worth(kind, job.unit)
             self._look()
 
-            def cheapest(dear: Ints) -> Spread | None:
-                return self._equal_nodes(job, room, worth - self.foresight.price(dear, kind, job.unit))
+            def cheapest(dear: Ints, moving: bool) -> Spread | None:
+                return self._equal_nodes(job, room, worth - self.foresight.price(dear, kind, job.unit), moving)
 
             spread = self.foresight.best(job, kind, room.gpus, cheapest)
         else:
@@ -311,9 +311,9 @@ class Places:
             spread = pack(self.problem, job, gpus, cpus_u, memory_u, job.minimum)
         return spread
 
-    def _equal_nodes(self, job: RoundJob, room: Room, worth: Ints) -> Spread | None:
+    def _equal_nodes(self, job: RoundJob, room: Room, worth: Ints, moving: bool) -> Spread | None:
         """Return the cheapest nodes for a gang with `unit` GPUs on each."""
-        unit, loose = job.unit, self.loose.below(job.unit, job.team)
+        unit, loose = job.unit, self.loose.below(job.unit if moving else 0, job.team)
         fits = usable(
             job, self.problem.nodes, room.gpus + loose.gpus, room.cpus_u + loose.cpus_u, room.memory_u + loose.memory_u
         )
@@ -401,13 +401,17 @@ class Places:
         at: list[int] = []
         self._look()
 
-        def cheapest(dear: Ints) -> Spread:
+        def cheapest(dear: Ints, moving: bool) -> Spread | None:
             order = np.argsort(price + self.foresight.price(dear, kind, job.minimum)[there], kind="stable")
-            at[:] = there[order[:MOST_TRIED]].tolist()
-            return ((at[0], job.minimum),)
+            nodes = there[order]
+            if not moving:
+                nodes = nodes[room.gpus[nodes] >= job.minimum]
+            at[:] = nodes[:MOST_TRIED].tolist()
+            return ((at[0], job.minimum),) if at else None
 
         spread = self.foresight.best(job, kind, room.gpus, cheapest)
-        assert spread is not None
+        if spread is None:
+            return False
         for n in dict.fromkeys([spread[0][0], *at]):
             if self._make_room(n, job.minimum - int(room.gpus[n]), job.minimum, job):
                 return self._book(job, kind, ((n, job.minimum),))
