@@ -225,8 +225,11 @@ MAX_HALL = 8
 def servable(problem: Problem, flow: Flow, served: Served, n: int, takes: Mapping[int, int]) -> bool:
     """Return whether `takes` on a node can be served from free GPUs and from givers over whom takers have a right."""
     gives, free = flow.gives.get(n, {}), int(problem.nodes.free[n])
-    if sum(takes.values()) <= free:
+    everything = sum(takes.values())
+    if everything <= free:
         return True
+    if all(gives.keys() <= served.get(taker, _NOBODY) for taker in takes):
+        return everything <= free + sum(gives.values())
     if len(takes) <= MAX_HALL:
         # Hall's condition: no group of takers asks for more than free GPUs and its givers together have.
         return all(
@@ -245,7 +248,7 @@ def servable(problem: Problem, flow: Flow, served: Served, n: int, takes: Mappin
         graph.add_edge("free", ("taker", taker))
         for giver in served.get(taker, _NOBODY) & gives.keys():
             graph.add_edge(("giver", giver), ("taker", taker))
-    return bool(nx.maximum_flow_value(graph, "source", "sink") >= sum(takes.values()))
+    return bool(nx.maximum_flow_value(graph, "source", "sink") >= everything)
 
 
 def needed(problem: Problem, flow: Flow, served: Served) -> list[str]:

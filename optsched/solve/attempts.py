@@ -27,7 +27,7 @@ from optsched.values.profile import PriorityMode
 MOST_ADMISSIONS = 20
 """How many admissions are placed."""
 
-PLACE_S, MOST_PLACE_S = 1.2e-6, 3.0
+PLACE_S, MOST_PLACE_S = 0.65e-6, 3.0
 """About how long one placing takes at worst, in seconds for each start and node, and at most: none is begun without."""
 
 LEAST_BOUNDS_SHARE, BOUNDS_SHARE, BOUNDS_S = 0.4, 0.78, 3.0

@@ -66,7 +66,7 @@ class Fine(Repairs):
         return self.style.scarce_first and job.minimum >= self._largest
 
     def _filled(self, hurry: Callable[[], bool]) -> Assignment:
-        """Fill up what is left; what then breaks a rule is taken back, and filled up again.
+        """Fill up what is left; what then breaks a rule is taken back, and filled up again, but for a `hurry`.
 
         Where nobody who is stopped runs on before that, who waits with a better rank may still start there; but what
         starts may leave a team no room for a stop to be taken back.
@@ -80,12 +80,14 @@ class Fine(Repairs):
             self.supply.pin(self.admitted.shrinks)
             self._seal()
             assignment = self.fill.run()
+            if repeat == MOST_REPEATS - 1 or hurry():
+                break
             flow = flow_of(self.problem, assignment)
             served = served_by(self.problem, flow)
             needed = set().union(*served.values())
             dear = unpaid(self.problem, flow, served) | (assignment.stopped - needed)
             wrong = self._without_right(served)
-            if not (dear or wrong) or repeat == MOST_REPEATS - 1 or hurry():
+            if not (dear or wrong):
                 break
             self.loose.pin(self.ledger.stopped | self.ledger.changed.keys())
             for job in wrong:
@@ -115,8 +117,8 @@ def mended(problem: Problem, plan: Assignment) -> Assignment:
     """Return what is left of a plan once what breaks rules is undone, and filled up again."""
     plan = mend(problem, plan)
     filled = refill(problem, plan)
-    if check(problem, filled):
-        # A greedy pass looks ahead only so far.
-        filled = mend(problem, filled)
+    if not check(problem, filled):
+        return filled
+    # A greedy pass looks ahead only so far.
     mode = problem.profile.priority_mode
-    return max(filled, plan, key=lambda each: score(problem, each).key(mode))
+    return max(mend(problem, filled), plan, key=lambda each: score(problem, each).key(mode))

@@ -64,8 +64,7 @@ class Wrongs:
             self._exceeded,
             self._held,
             lambda: self._out_of_line(lines),
-            self._without_right,
-            lambda: set(self._for_nothing),
+            lambda: self._without_right() | set(self._for_nothing),
             self._below_floor,
             self._unpaid,
         )
@@ -177,7 +176,7 @@ class Wrongs:
         ]
         return fewest(starts, self.loss, enough)
 
-    def _without_right(self) -> Set[int]:
+    def _without_right(self) -> set[int]:
         """Rule 11."""
         found: set[int] = set()
         for n in self._wronged:
