@@ -363,7 +363,7 @@ def holds(problem: Problem, flow: Flow) -> list[str]:
 
 def held_used(problem: Problem, flow: Flow) -> list[tuple[int, str, Set[int]]]:
     """Return the nodes on which held GPUs are used, the holds' names, and whom these bind."""
-    found = []
+    found: list[tuple[int, str, Set[int]]] = []
     in_force = [hold for hold in problem.holds if hold.unless is None or hold.unless not in flow.assignment.changed]
     for n in sorted({n for hold in in_force for n in hold.gpus} & flow.takes.keys()):
         here = [hold for hold in in_force if n in hold.gpus]

@@ -93,10 +93,10 @@ class Attempts:
         return self.best
 
     def _placed(self, admitted: Admitted, style: Style) -> Assignment | None:
-        """Return a valid plan in one style to which the guard does not object, None where there is none."""
-        problem, starts = self.problem, len(admitted.starts)
+        """Return a valid plan in one style, mended if need be; None where the guard objects to all that is found."""
+        problem, one_s = self.problem, placing_s(self.problem, len(admitted.starts))
         for _ in range(1 + MOST_GUARDED):
-            found = place(problem, admitted, style, lambda: self.spent.wall_left_s < placing_s(problem, starts))
+            found = place(problem, admitted, style, lambda: self.spent.wall_left_s < one_s)
             if check(problem, found):
                 return None
             kept_off = None if self._guard is None else self._guard(problem, found)

@@ -25,7 +25,7 @@ from optsched.solve.result import Budget, Result, Spent
 from optsched.values.profile import PriorityMode
 
 ADMISSION_SHARE = 0.8
-"""The most of the budget for admission; the rest is for places and bounds."""
+"""The most of the budget for admission; the rest is for places, two placings at least, and bounds."""
 
 EXACT_NODES = 64
 """Up to this many nodes one exact model of the whole round follows, for what admission leaves open."""
@@ -53,8 +53,8 @@ class CoarseSolver:
         admission = Admission(problem, full_scope(problem))
         if problem.profile.priority_mode is PriorityMode.WEIGHTED:
             return _weighted(problem, admission, hint, spent)
-        starts = sum(not problem.jobs[j].running for j in hint.changed)
-        share_s = _admission_s(spent.wall_left_s, placing_s(problem, starts))
+        placing = placing_s(problem, sum(not problem.jobs[j].running for j in hint.changed))
+        share_s = max(spent.wall_left_s / 2, min(spent.wall_left_s * ADMISSION_SHARE, spent.wall_left_s - 2 * placing))
         share = dataclasses.replace(budget, wall_s=share_s)
         stages = Stages(admission.unstaged(), Spent(share, clock), lean=True)
         goals = admit(problem, admission, stages, hint, brief=budget.turn is not None)
@@ -65,14 +65,6 @@ class CoarseSolver:
         if len(problem.nodes.capacity) > EXACT_NODES:
             return _bounded(problem, admission, goals, plan, spent)
         return _refined(problem, admission, goals, plan, spent)
-
-
-def _admission_s(left_s: float, placing_s: float) -> float:
-    """Return the seconds for admission of what is left: two placings fit in the rest, one where time is short."""
-    most_s = left_s * ADMISSION_SHARE
-    if placing_s > most_s:
-        return left_s / 2
-    return min(most_s, max(left_s - 2 * placing_s, min(left_s / 2, left_s - placing_s)))
 
 
 def _refined(problem: Problem, admission: Admission, goals: Goals, plan: Assignment, spent: Spent) -> Result:

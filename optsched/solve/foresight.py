@@ -20,6 +20,7 @@ MOST_CHOICES = 6
 DEAR = 200_000
 """What avoiding a contended GPU is worth in GPU-seconds: more than rarity, span and moves together."""
 
+
 @dataclass(frozen=True, slots=True)
 class Taker:
     """Who is to start: over whom it has rights, and may use them (F,); where it may be (N,); its `unit` and its rank.

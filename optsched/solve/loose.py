@@ -42,11 +42,7 @@ class Loose:
         self.reserved: dict[int, int] = {}
         self.retyped: Counter[tuple[int, int]] = Counter()
         fixed = stopped | ledger.changed.keys()
-        loose = [
-            job
-            for job in problem.running
-            if len(job.spread_now) == 1 and job.movable and job.index not in fixed
-        ]
+        loose = [job for job in problem.running if len(job.spread_now) == 1 and job.movable and job.index not in fixed]
         takeable = problem.takeable
         self._bound_jobs = {job.index for job in loose if takeable[job.index].inside_quota}
         self._teams = {problem.jobs[j].team for j in self._bound_jobs}
@@ -54,7 +50,7 @@ class Loose:
             self._on.setdefault(job.spread_now[0][0], []).append(job)
         self._row = {job.index: row for row, job in enumerate(loose)}
         self._there = np.ones(len(loose), dtype=bool)
-        """Who has not been taken off, (M,), and of each: its node, size, CPUs, memory, cost, team, whether it is bound."""
+        """Who has not been taken off yet, (M,)."""
         columns = [
             (
                 job.spread_now[0][0],
@@ -68,6 +64,7 @@ class Loose:
             for job in loose
         ]
         self._table = np.array(columns, dtype=np.int64).reshape(-1, 7).T
+        """Of each its node, GPUs, CPUs, memory, cost, team, and whether it moves for that team alone, (7, M)."""
 
     def _bound(self, job: RoundJob) -> bool:
         return job.index in self._bound_jobs

@@ -66,7 +66,7 @@ class _Mend:
         return back
 
     def _settle(self, nodes: Iterable[int]) -> None:
-        """Undo starts and moves as far as nodes have no room for them, and so on where who moved comes back (rule 7)."""
+        """Undo starts and moves for which nodes have no room, and so on where who moved comes back (rule 7)."""
         waiting = set(nodes)
         while waiting:
             n = min(waiting)

@@ -146,12 +146,10 @@ class Wrongs:
     def _out_of_line(self, lines: Mapping[Place, Claim]) -> Set[int]:
         """Return starts that keep others of their team from rights that they had before: of those the fewest."""
         near = set(self._wronged) | {n for j in self._for_nothing for n, _ in self.problem.jobs[j].spread_now}
-        lost = {
-            place
-            for j in {j for n in near for j in self.flow.takes.get(n, ())}
-            if (place := self._places.get(j)) in lines and self.lines[place] != lines[place]
-        }
-        return self._inside_again(place, lines[place]) if (place := min(lost, default=None)) else frozenset()
+        takers = {j for n in near for j in self.flow.takes.get(n, ())}
+        places = {self._places[j] for j in takers & self._places.keys()} & lines.keys()
+        lost = {place for place in places if self.lines[place] != lines[place]}
+        return self._inside_again(min(lost), lines[min(lost)]) if lost else frozenset()
 
     def _inside_again(self, place: Place, claim: Claim) -> Set[int]:
         """Return starts without which a team is inside the lines of a claim again, up to a key."""
