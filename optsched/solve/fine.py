@@ -3,7 +3,7 @@
 Gangs go first, then single jobs in descending size; running jobs that had to leave their node count as jobs of their
 own size. Sizes that divide each other pack perfectly that way. Everybody is served by what stopped jobs leave over, the
 rarest first, before taking what anybody may have. What finds no place stays
-queued; a pass of the greedy solver fills up.
+queued; a pass of the greedy solver fills up. What then breaks a rule is repaired or, where that fails, undone.
 """
 
 from __future__ import annotations
