@@ -86,13 +86,11 @@ class Bounds:
     def bound_bill(self, spent: Spent) -> None:
         """Bound the bill of plans of these ranks that keep and start as much; to be called after the sums are bounded.
 
-        Where there was no time for all of these, the gap is not known anyway.
-
         The relaxation's bound is nearly as good as a search's, which is spared where rounds follow one another closely.
         There the bill that admission was searched with does where it leaves little open, as it has to where time is up.
         """
         tie = self.admission.tie()
-        if len(self.sums) < len(self.reached):
+        if spent.late_s > MOST_LATE_S:
             return
         if spent.exhausted or self.brief:
             if not isinstance(tie, int):

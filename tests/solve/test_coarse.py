@@ -17,16 +17,14 @@ from optsched.rounds.check import check
 from optsched.rounds.problem import Problem
 from optsched.rounds.score import score
 from optsched.solve import attempts
-from optsched.solve.bounds import Bounds
 from optsched.solve.coarse import CoarseSolver
 from optsched.solve.cpsat.admission import Admission, Admitted
 from optsched.solve.cpsat.decisions import full_scope
 from optsched.solve.exact import ExactSolver
 from optsched.solve.fine import place
-from optsched.solve.goals import Goals
 from optsched.solve.ladder import SolverChoice, climb
 from optsched.solve.places import Style
-from optsched.solve.result import Budget, Result, Spent
+from optsched.solve.result import Budget, Result
 from optsched.values.cluster import NodeState
 from optsched.values.profile import PriorityMode
 from optsched.values.snapshot import Snapshot
@@ -206,28 +204,6 @@ def test_admission_is_searched_again_without_what_found_no_place(monkeypatch):
     coarse(problem, hint=NO_CHANGE)
     assert tried[0] == {"q0", "q1"}
     assert tried[-1] == {"q0", "q2"}
-
-
-def test_what_is_not_bounded_when_time_is_long_up_is_not_known():
-    """The clock goes on by a second whenever it is read. The bounds that there are are those that time would allow."""
-
-    class Hasty(StoppedClock):
-        def monotonic_s(self) -> float:
-            self.at_s += 1.0
-            return self.at_s
-
-    open_rows = 0
-    for seed in range(6):
-        problem = tiny(seed)
-        admission, plan = Admission(problem, full_scope(problem)), base(problem)
-        bounds = Bounds(problem, admission, plan, score(problem, plan), brief=False)
-        bounds.bound_sums(Goals((), None, None), Spent(Budget(0.5), Hasty()))
-        in_time = Bounds(problem, admission, plan, score(problem, plan), brief=False)
-        in_time.bound_sums(Goals((), None, None), Spent(Budget(0.5), StoppedClock()))
-        assert bounds.sums == in_time.sums[: len(bounds.sums)]
-        assert len(in_time.sums) == len(in_time.reached)
-        open_rows += len(in_time.sums) - len(bounds.sums)
-    assert open_rows
 
 
 @pytest.mark.parametrize("seed", [3, 7])
