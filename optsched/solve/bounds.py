@@ -21,9 +21,6 @@ OPEN = 2000
 OPEN_BRIEFLY = 1000
 """... and this part where rounds follow one another closely (of the bill as much, as a part of the run value), ..."""
 
-MOST_LATE_S = 0.2
-"""Where time is up relaxations bound for so many seconds more; what is then not bounded is not known."""
-
 MOST_ASKS_BRIEFLY = 2
 """... with so many searches at most: the loosest bounds first."""
 
@@ -44,8 +41,8 @@ class Bounds:
         self._above: list[tuple[Linear, int]] = []
         self._asks: list[Ask] = []
 
-    def bound_sums(self, goals: Goals, spent: Spent) -> None:
-        """Bound the stages' sums, from the first on as far as time goes.
+    def bound_sums(self, goals: Goals) -> None:
+        """Bound the stages' sums.
 
         Admission's own bounds hold down to the first rank that the plan misses; below it every sum is bounded with all
         above it fixed at what the plan reaches.
@@ -62,8 +59,6 @@ class Bounds:
             if met and position < len(goals.ranks):
                 bound = max(value, goals.ranks[position].bound)
                 met = goals.ranks[position].value == value
-            elif spent.late_s > MOST_LATE_S:
-                break
             else:
                 bound = max(value, self.relaxation.most(goal, value))
                 if bound > value:
@@ -90,8 +85,6 @@ class Bounds:
         There the bill that admission was searched with does where it leaves little open, as it has to where time is up.
         """
         tie = self.admission.tie()
-        if spent.late_s > MOST_LATE_S:
-            return
         if spent.exhausted or self.brief:
             if not isinstance(tie, int):
                 self.relaxation.keep(goal_of(tie), self.tie)

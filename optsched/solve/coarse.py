@@ -120,7 +120,7 @@ def _bounded(problem: Problem, admission: Admission, goals: Goals, plan: Assignm
     """
     worth = score(problem, plan)
     found = Bounds(problem, admission, plan, worth, brief=spent.budget.turn is not None)
-    found.bound_sums(goals, spent)
+    found.bound_sums(goals)
     as_admitted = goals.tie is not None and found.reached == goals.values()
     if as_admitted and goals.tie is not None and goals.tie.value == found.tie and goals.bill_bound is not None:
         found.bill = max(found.bill, goals.bill_bound)

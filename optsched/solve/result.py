@@ -71,11 +71,6 @@ class Spent:
         return max(0.0, self.budget.wall_s - (self.clock.monotonic_s() - self.started_s))
 
     @property
-    def late_s(self) -> float:
-        """Seconds by the clock beyond the budget, >= 0."""
-        return max(0.0, self.clock.monotonic_s() - self.started_s - self.budget.wall_s)
-
-    @property
     def deterministic_left_s(self) -> float | None:
         """Deterministic seconds left; None where they are not bounded."""
         if self.budget.deterministic_s is None:
