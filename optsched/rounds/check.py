@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 import networkx as nx
 
 from optsched.rounds.assignment import Assignment, Change, Flow, flow_of
 from optsched.rounds.line import use_now
-from optsched.rounds.problem import UNLIMITED, Ceiling, Cut, Item, Problem, RoundJob, Spread, What
+from optsched.rounds.problem import UNLIMITED, Ceiling, Cut, DomainHold, Item, Problem, RoundJob, Spread, What
 from optsched.rounds.rights import exempt
 from optsched.rounds.score import gpu_type_of, placement_loss, served_by, size_of
 
@@ -104,7 +104,12 @@ def _node(problem: Problem, n: int) -> str:
 
 def room(problem: Problem, flow: Flow) -> list[str]:
     """Rule 7: GPUs, CPUs and memory of every node."""
-    broken = []
+    return [f"{_node(problem, n)} is overbooked in {what}" for n, what in overbooked(problem, flow)]
+
+
+def overbooked(problem: Problem, flow: Flow) -> list[tuple[int, str]]:
+    """Return the nodes that break rule 7, and in what."""
+    found = []
     nodes = problem.nodes
     taken = sorted(flow.takes)
     frees = zip(
@@ -118,12 +123,12 @@ def room(problem: Problem, flow: Flow) -> list[str]:
                 gpus += sign * count
                 cpus += sign * count * job.cpus_per_gpu_u
                 memory += sign * count * job.memory_per_gpu_u
-        broken += [
-            f"{_node(problem, n)} is overbooked in {what}"
+        found += [
+            (n, what)
             for what, gained, left in (("GPUs", gpus, free), ("CPUs", cpus, cpus_free), ("memory", memory, memory_free))
             if gained > max(left, 0) and left < UNLIMITED // 2
         ]
-    return broken
+    return found
 
 
 def held_after(problem: Problem, flow: Flow, ceiling: Ceiling, jobs: Iterable[int]) -> tuple[int, bool]:
@@ -149,7 +154,15 @@ def amount_of(problem: Problem, job: RoundJob, spread: Spread, item: Item) -> in
 
 def ceilings(problem: Problem, flow: Flow) -> list[str]:
     """Rules 8 and 9: limits, user limits, and non-preemptible work within quota."""
-    broken = []
+    return [
+        f"{ceiling.kind} of {ceiling.target} is exceeded in {ceiling.item.what.value}"
+        for ceiling in (problem.ceilings[index] for index in exceeded(problem, flow))
+    ]
+
+
+def exceeded(problem: Problem, flow: Flow) -> list[int]:
+    """Return the indices of the ceilings that are broken."""
+    found = []
     changed: dict[int, list[int]] = defaultdict(list)
     for j in flow.changes:
         for index in problem.ceilings_of[j]:
@@ -158,30 +171,38 @@ def ceilings(problem: Problem, flow: Flow) -> list[str]:
         ceiling = problem.ceilings[index]
         held, more = held_after(problem, flow, ceiling, changed[index])
         if more and held > ceiling.item.amount:
-            broken.append(f"{ceiling.kind} of {ceiling.target} is exceeded in {ceiling.item.what.value}")
-    return broken
+            found.append(index)
+    return found
 
 
 def permitted(problem: Problem, flow: Flow) -> list[str]:
     """Rule 10: only jobs that may be stopped, moved or resized are."""
-    broken = []
-    stopped = 0
-    for j, change in flow.changes.items():
-        job = problem.jobs[j]
-        if change is Change.STOP:
-            stopped += job.size_now
-            if not job.stoppable:
-                broken.append(f"{job.job.id} may not be stopped")
-        elif change is Change.MOVE:
-            if not job.movable or size_of(flow.assignment.after(job)) != job.size_now:
-                broken.append(f"{job.job.id} may not be moved so")
-        elif change is Change.SHRINK and not (job.resizable and job.job.preemptible):
-            broken.append(f"{job.job.id} may not be shrunk")
-        elif change is Change.GROW and not job.resizable:
-            broken.append(f"{job.job.id} may not grow")
+    broken = [f"{problem.jobs[j].job.id} {fault}" for j, fault in forbidden(problem, flow)]
+    stopped = stopped_gpus(problem, flow)
     if stopped > problem.max_stopped_gpus:
         broken.append(f"{stopped} GPUs are stopped, {problem.max_stopped_gpus} are allowed")
     return broken
+
+
+def forbidden(problem: Problem, flow: Flow) -> list[tuple[int, str]]:
+    """Return the jobs that may not be changed as they are, and what of it is not allowed."""
+    found = []
+    for j, change in flow.changes.items():
+        job = problem.jobs[j]
+        if change is Change.STOP and not job.stoppable:
+            found.append((j, "may not be stopped"))
+        elif change is Change.MOVE and not (job.movable and size_of(flow.assignment.after(job)) == job.size_now):
+            found.append((j, "may not be moved so"))
+        elif change is Change.SHRINK and not (job.resizable and job.job.preemptible):
+            found.append((j, "may not be shrunk"))
+        elif change is Change.GROW and not job.resizable:
+            found.append((j, "may not grow"))
+    return found
+
+
+def stopped_gpus(problem: Problem, flow: Flow) -> int:
+    """Return the GPUs of all jobs that are stopped."""
+    return sum(problem.jobs[j].size_now for j, change in flow.changes.items() if change is Change.STOP)
 
 
 Served = Mapping[int, set[int]]
@@ -190,22 +211,25 @@ _NOBODY: frozenset[int] = frozenset()
 
 def rights(problem: Problem, flow: Flow, served: Served) -> list[str]:
     """Rules 11 and 13: on every node takers are served by free GPUs and by givers over whom they have a right."""
-    broken = []
-    for n, takes in flow.takes.items():
-        gives, free = flow.gives.get(n, {}), int(problem.nodes.free[n])
-        if sum(takes.values()) <= free:
-            continue
-        if not _servable(takes, gives, free, served):
-            broken.append(f"on {_node(problem, n)} somebody takes from a job over which it has no right")
-    return broken
+    return [
+        f"on {_node(problem, n)} somebody takes from a job over which it has no right"
+        for n, takes in flow.takes.items()
+        if not servable(problem, flow, served, n, takes)
+    ]
 
 
 MAX_HALL = 8
 """Up to this many takers on a node every group of them is looked at; for more a flow is computed."""
 
 
-def _servable(takes: Mapping[int, int], gives: Mapping[int, int], free: int, served: Served) -> bool:
-    """Return whether takers can be served from free GPUs and from givers over whom they have a right."""
+def servable(problem: Problem, flow: Flow, served: Served, n: int, takes: Mapping[int, int]) -> bool:
+    """Return whether `takes` on a node can be served from free GPUs and from givers over whom takers have a right."""
+    gives, free = flow.gives.get(n, {}), int(problem.nodes.free[n])
+    everything = sum(takes.values())
+    if everything <= free:
+        return True
+    if all(gives.keys() <= served.get(taker, _NOBODY) for taker in takes):
+        return everything <= free + sum(gives.values())
     if len(takes) <= MAX_HALL:
         # Hall's condition: no group of takers asks for more than free GPUs and its givers together have.
         return all(
@@ -224,13 +248,21 @@ def _servable(takes: Mapping[int, int], gives: Mapping[int, int], free: int, ser
         graph.add_edge("free", ("taker", taker))
         for giver in served.get(taker, _NOBODY) & gives.keys():
             graph.add_edge(("giver", giver), ("taker", taker))
-    return bool(nx.maximum_flow_value(graph, "source", "sink") >= sum(takes.values()))
+    return bool(nx.maximum_flow_value(graph, "source", "sink") >= everything)
 
 
 def needed(problem: Problem, flow: Flow, served: Served) -> list[str]:
     """Rule 12: nobody is stopped, shrunk or moved for nothing."""
+    return [
+        f"{problem.jobs[j].job.id}: nobody with a right over it needs its {flow.changes[j].value}"
+        for j in unneeded(problem, flow, served)
+    ]
+
+
+def unneeded(problem: Problem, flow: Flow, served: Served) -> list[int]:
+    """Return the givers that break rule 12."""
     wanted = {giver for givers in served.values() for giver in givers}
-    broken = []
+    found = []
     for j, change in flow.changes.items():
         job = problem.jobs[j]
         if j in wanted or change in (Change.START, Change.GROW):
@@ -239,12 +271,20 @@ def needed(problem: Problem, flow: Flow, served: Served) -> list[str]:
             gain = problem.loss_now[j] - placement_loss(problem, job, flow.assignment.after(job))
             if gain > job.costs.move:
                 continue
-        broken.append(f"{job.job.id}: nobody with a right over it needs its {change.value}")
-    return broken
+        found.append(j)
+    return found
 
 
 def floors(problem: Problem, flow: Flow, served: Served) -> list[str]:
     """Rule 14: other teams leave every team min(its quota, what it ran)."""
+    return [
+        f"{problem.team_names[team]} is pushed below its quota in {item.what.value}"
+        for team, item, _, _ in below_floor(problem, flow, served)
+    ]
+
+
+def below_floor(problem: Problem, flow: Flow, served: Served) -> list[tuple[int, Item, int, list[RoundJob]]]:
+    """Return the teams that other teams push below their quota, in what, by how much, and by whose GPUs."""
     reclaimed = {
         giver
         for taker, givers in served.items()
@@ -253,7 +293,7 @@ def floors(problem: Problem, flow: Flow, served: Served) -> list[str]:
         and not exempt(problem.jobs[taker])
         and flow.changes[giver] in (Change.STOP, Change.SHRINK)
     }
-    broken = []
+    found = []
     use, last = use_now(problem.occupancy), 2 * len(problem.priorities) - 1
     losers: dict[int, list[RoundJob]] = defaultdict(list)
     for j in reclaimed:
@@ -266,9 +306,10 @@ def floors(problem: Problem, flow: Flow, served: Served) -> list[str]:
                 - amount_of(problem, job, flow.assignment.after(job), item)
                 for job in losers[team]
             )
-            if ran - lost < min(item.amount, ran):
-                broken.append(f"{problem.team_names[team]} is pushed below its quota in {item.what.value}")
-    return broken
+            excess = min(item.amount, ran) - (ran - lost)
+            if excess > 0:
+                found.append((team, item, excess, losers[team]))
+    return found
 
 
 def must_pay(problem: Problem, flow: Flow, served: Served) -> list[str]:
@@ -283,9 +324,12 @@ def unpaid(problem: Problem, flow: Flow, served: Served) -> set[int]:
     if problem.profile.max_loss_ratio is None:
         return set()
     victims = {j for j, change in flow.changes.items() if change is Change.STOP}
+    wanted = {giver for givers in served.values() for giver in givers}
+    unwanted = {j for j in victims - wanted if problem.jobs[j].costs.stop > 0}
+    victims &= wanted
     owed = {giver: problem.jobs[giver].costs.stop for giver in victims}
     if _paid_in_turn(problem, owed, served):
-        return set()
+        return unwanted
     graph: nx.DiGraph[object] = nx.DiGraph()
     graph.add_nodes_from(("source", "sink"))
     for giver, cost in owed.items():
@@ -295,7 +339,7 @@ def unpaid(problem: Problem, flow: Flow, served: Served) -> set[int]:
         for giver in givers & victims:
             graph.add_edge(("victim", giver), ("taker", taker))
     _, paid = nx.maximum_flow(graph, "source", "sink")
-    return {giver for giver, cost in owed.items() if paid["source"][("victim", giver)] < cost}
+    return unwanted | {giver for giver, cost in owed.items() if paid["source"][("victim", giver)] < cost}
 
 
 def _paid_in_turn(problem: Problem, owed: Mapping[int, int], served: Served) -> bool:
@@ -314,7 +358,12 @@ def _paid_in_turn(problem: Problem, owed: Mapping[int, int], served: Served) -> 
 
 def holds(problem: Problem, flow: Flow) -> list[str]:
     """Rule 16: held GPUs are left alone by those whom the hold binds."""
-    broken = []
+    return [f"on {_node(problem, n)} GPUs held for {name} are used" for n, name, _ in held_used(problem, flow)]
+
+
+def held_used(problem: Problem, flow: Flow) -> list[tuple[int, str, Set[int]]]:
+    """Return the nodes on which held GPUs are used, the holds' names, and whom these bind."""
+    found: list[tuple[int, str, Set[int]]] = []
     in_force = [hold for hold in problem.holds if hold.unless is None or hold.unless not in flow.assignment.changed]
     for n in sorted({n for hold in in_force for n in hold.gpus} & flow.takes.keys()):
         here = [hold for hold in in_force if n in hold.gpus]
@@ -326,13 +375,18 @@ def holds(problem: Problem, flow: Flow) -> list[str]:
         for binds, held, name in groups:
             taken = sum(count for j, count in takes.items() if j in binds)
             if taken and taken > max(0, free - held) + sum(flow.gives.get(n, {}).values()):
-                broken.append(f"on {_node(problem, n)} GPUs held for {name} are used")
-    return broken
+                found.append((n, name, binds))
+    return found
 
 
 def grants(problem: Problem, flow: Flow) -> list[str]:
     """Rule 16 for grants: what is granted inside a domain is left for those it names."""
-    broken = []
+    return [f"GPUs of {hold.name} are used by others" for hold in granted_used(problem, flow)]
+
+
+def granted_used(problem: Problem, flow: Flow) -> list[DomainHold]:
+    """Return the grants whose GPUs others use."""
+    found = []
     for hold in problem.domain_holds:
         inside = set(hold.nodes)
         taken = sum(c for n in inside & flow.takes.keys() for j, c in flow.takes[n].items() if j in hold.binds)
@@ -345,5 +399,5 @@ def grants(problem: Problem, flow: Flow) -> list[str]:
             count for n in inside & flow.takes.keys() for j, count in flow.takes[n].items() if j in hold.grantees
         )
         if taken > max(0, free + given - started - max(0, hold.gpus - used)):
-            broken.append(f"GPUs of {hold.name} are used by others")
-    return broken
+            found.append(hold)
+    return found

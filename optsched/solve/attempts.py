@@ -27,8 +27,11 @@ from optsched.values.profile import PriorityMode
 MOST_ADMISSIONS = 20
 """How many admissions are placed."""
 
-PLACE_S, MOST_PLACE_S = 1.2e-6, 3.0
+PLACE_S, MOST_PLACE_S = 0.65e-6, 3.0
 """About how long one placing takes at worst, in seconds for each start and node, and at most: none is begun without."""
+
+FIRST_PART = 0.7
+"""The first one is begun if there is time for this part of it: better a plan that comes a little late than none."""
 
 LEAST_BOUNDS_SHARE, BOUNDS_SHARE, BOUNDS_S = 0.4, 0.78, 3.0
 """What is kept for bounds of the time left after admission: the second share up to so much, at least the first."""
@@ -80,7 +83,8 @@ class Attempts:
             admitted = self.admission.decode(partial(value_in, self._solution))
             placed = None
             for style in styles if not self._most else styles[:1]:
-                if self.spent.wall_left_s < placing_s(self.problem, len(admitted.starts)):
+                needed_s = placing_s(self.problem, len(admitted.starts)) * (1.0 if attempt or placed else FIRST_PART)
+                if self.spent.wall_left_s < needed_s:
                     return self.best
                 found = self._placed(admitted, style)
                 if found is not None:
@@ -93,11 +97,11 @@ class Attempts:
         return self.best
 
     def _placed(self, admitted: Admitted, style: Style) -> Assignment | None:
-        """Return a valid plan in one style to which the guard does not object, None where there is none."""
-        problem = self.problem
+        """Return a valid plan in one style, mended if need be; None where the guard objects to all that is found."""
+        problem, one_s = self.problem, placing_s(self.problem, len(admitted.starts))
         for _ in range(1 + MOST_GUARDED):
-            found = place(problem, admitted, style)
-            if found is None or check(problem, found):
+            found = place(problem, admitted, style, lambda: self.spent.wall_left_s < one_s)
+            if check(problem, found):
                 return None
             kept_off = None if self._guard is None else self._guard(problem, found)
             if kept_off is None:

@@ -104,14 +104,27 @@ class Foresight:
         np.add.at(supply, self.of_pair[leaving], self.supply.left(leaving))
         self.outlook.set(demand, supply)
 
-    def best(self, job: RoundJob, kind: Kind, room: Ints, propose: Callable[[Ints], Spread | None]) -> Spread | None:
+    def best(
+        self, job: RoundJob, kind: Kind, room: Ints, propose: Callable[[Ints, bool], Spread | None]
+    ) -> Spread | None:
         """Return the proposed placement for which others miss least; `propose` is told the price of each source.
 
+        It is also told whether others may move away for it: where some of them would then have no home, none may.
         Whoever was not admitted takes what costs least.
         """
-        dear = np.zeros(len(self.outlook.supply), dtype=np.int64)
         if job.index not in self.kind_of:
-            return propose(dear)
+            return propose(np.zeros(len(self.outlook.supply), dtype=np.int64), True)
+        found = self._least_missed(job, kind, room, lambda dear: propose(dear, True))
+        if found is None or not self._drives_out(job, kind, room, found):
+            return found
+        # Without a home they would come back, and whoever came for their room would have to go, all of a gang.
+        return self._least_missed(job, kind, room, lambda dear: propose(dear, False))
+
+    def _least_missed(
+        self, job: RoundJob, kind: Kind, room: Ints, propose: Callable[[Ints], Spread | None]
+    ) -> Spread | None:
+        """Return the best of some proposals, each of which avoids more of what others need."""
+        dear = np.zeros(len(self.outlook.supply), dtype=np.int64)
         best: tuple[int, Spread] | None = None
         for _ in range(MOST_CHOICES):
             spread = propose(dear)
@@ -124,6 +137,13 @@ class Foresight:
                 break
             dear[contended] += DEAR
         return None if best is None else best[1]
+
+    def _drives_out(self, job: RoundJob, kind: Kind, room: Ints, spread: Spread) -> bool:
+        """Return whether a placement has others move away who would have no home."""
+        if all(count <= room[n] for n, count in spread):
+            return False
+        self._missed(job, kind, room, spread)
+        return self.outlook.misses_more(self.homes)
 
     def price(self, dear: Ints, kind: Kind, need: int) -> Ints:
         """Return what serving `need` GPUs of a kind on each node costs by the prices of the sources, (N,)."""

@@ -200,6 +200,16 @@ class Ledger:
             self.memory_u[n] -= count * victim.memory_per_gpu_u
         self._count(victim, (), victim.spread_now)
 
+    def move(self, job: RoundJob, spread: Spread) -> None:
+        """Book that a running job moves; what it leaves is free for anybody."""
+        for sign, held in ((1, job.spread_now), (-1, spread)):
+            for n, count in held:
+                self.gpus[n] += sign * count
+                self.cpus_u[n] += sign * count * job.cpus_per_gpu_u
+                self.memory_u[n] += sign * count * job.memory_per_gpu_u
+        self.changed[job.index] = spread
+        self.retype(job, job.spread_now, spread)
+
     def retype(self, job: RoundJob, before: Spread, after: Spread) -> None:
         """Count a job's GPUs as those of another type, where it moves to one."""
         if gpu_type_of(self.problem, before) != gpu_type_of(self.problem, after):

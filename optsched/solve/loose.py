@@ -39,17 +39,35 @@ class Loose:
         self.problem, self.ledger = problem, ledger
         self._on: dict[int, list[RoundJob]] = {}
         self._sums: dict[tuple[int, int], Loosened] = {}
-        self._teams: set[int] = set()
         self.reserved: dict[int, int] = {}
         self.retyped: Counter[tuple[int, int]] = Counter()
-        for job in problem.running:
-            if len(job.spread_now) == 1 and job.movable and job.index not in stopped | ledger.changed.keys():
-                self._on.setdefault(job.spread_now[0][0], []).append(job)
-                if self._bound(job):
-                    self._teams.add(job.team)
+        fixed = stopped | ledger.changed.keys()
+        loose = [job for job in problem.running if len(job.spread_now) == 1 and job.movable and job.index not in fixed]
+        takeable = problem.takeable
+        self._bound_jobs = {job.index for job in loose if takeable[job.index].inside_quota}
+        self._teams = {problem.jobs[j].team for j in self._bound_jobs}
+        for job in loose:
+            self._on.setdefault(job.spread_now[0][0], []).append(job)
+        self._row = {job.index: row for row, job in enumerate(loose)}
+        self._there = np.ones(len(loose), dtype=bool)
+        """Who has not been taken off yet, (M,)."""
+        columns = [
+            (
+                job.spread_now[0][0],
+                job.size_now,
+                job.size_now * job.cpus_per_gpu_u,
+                job.size_now * job.memory_per_gpu_u,
+                job.costs.move,
+                job.team,
+                job.index in self._bound_jobs,
+            )
+            for job in loose
+        ]
+        self._table = np.array(columns, dtype=np.int64).reshape(-1, 7).T
+        """Of each its node, GPUs, CPUs, memory, cost, team, and whether it moves for that team alone, (7, M)."""
 
     def _bound(self, job: RoundJob) -> bool:
-        return self.problem.takeable[job.index].inside_quota
+        return job.index in self._bound_jobs
 
     def _moves_for(self, job: RoundJob, team: int) -> bool:
         return job.team == team or not self._bound(job)
@@ -60,11 +78,10 @@ class Loose:
         found = self._sums.get((size, team))
         if found is None:
             count = len(self.problem.nodes.capacity)
-            found = Loosened(*(np.zeros(count, dtype=np.int64) for _ in range(4)))
-            for n, jobs in self._on.items():
-                for job in jobs:
-                    if job.size_now < size and self._moves_for(job, team):
-                        _add(found, job, n, 1)
+            node, gpus, cpus_u, memory_u, cost, teams, bound = self._table
+            chosen = self._there & (gpus < size) & ((bound == 0) | (teams == team))
+            sums = (np.bincount(node[chosen], each[chosen], count) for each in (gpus, cpus_u, memory_u, cost))
+            found = Loosened(*(each.astype(np.int64) for each in sums))
             self._sums[size, team] = found
         return found
 
@@ -104,6 +121,7 @@ class Loose:
 
     def _forget(self, job: RoundJob, n: int) -> None:
         self._on[n].remove(job)
+        self._there[self._row[job.index]] = False
         for (size, team), sums in self._sums.items():
             if job.size_now < size and self._moves_for(job, team):
                 _add(sums, job, n, -1)

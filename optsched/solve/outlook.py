@@ -53,6 +53,14 @@ class Outlook:
             return 0, np.zeros(len(supply), dtype=bool)
         return missed, self._contended(demand, flow)
 
+    def misses_more(self, kinds: Ints) -> bool:
+        """Return whether some kinds together would miss more than now by the placement last asked about."""
+        if self._next is None:
+            return False
+        demand, _, flow = self._next
+        now = int((self.demand - self._flow.sum(axis=1))[kinds].sum())
+        return int((demand - flow.sum(axis=1))[kinds].sum()) > now
+
     def _missed(self, demand: Ints, flow: Ints) -> int:
         return int(self.worth @ (demand - flow.sum(axis=1)))
 

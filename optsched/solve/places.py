@@ -88,6 +88,7 @@ class Places:
         self._options: dict[int, int] = {}
         self._largest = int(problem.nodes.capacity.max(initial=0))
         self._row_of: dict[tuple[int, int, int, int], int] = {}
+        self._rank_of: dict[int, int] = {}
         self._unplaced: list[int] = []
         self._homeless: list[int] = []
         self._ones: list[RoundJob] = []
@@ -158,6 +159,13 @@ class Places:
         """
         if job.running:
             return -1
+        found = self._rank_of.get(job.index)
+        if found is None:
+            found = self._rank_of[job.index] = self._first_loss(job)
+        return found
+
+    def _first_loss(self, job: RoundJob) -> int:
+        """Return the first row that would lose without a place for a job."""
         key = (job.line_team, job.priority, job.minimum, y := self._type_of(job))
         found = self._row_of.get(key)
         if found is None:
@@ -286,8 +294,8 @@ class Places:
             worth = self._worth(kind, job.unit)
             self._look()
 
-            def cheapest(dear: Ints) -> Spread | None:
-                return self._equal_nodes(job, room, worth - self.foresight.price(dear, kind, job.unit))
+            def cheapest(dear: Ints, moving: bool) -> Spread | None:
+                return self._equal_nodes(job, room, worth - self.foresight.price(dear, kind, job.unit), moving)
 
             spread = self.foresight.best(job, kind, room.gpus, cheapest)
         else:
@@ -310,9 +318,9 @@ class Places:
             spread = pack(self.problem, job, gpus, cpus_u, memory_u, job.minimum)
         return spread
 
-    def _equal_nodes(self, job: RoundJob, room: Room, worth: Ints) -> Spread | None:
+    def _equal_nodes(self, job: RoundJob, room: Room, worth: Ints, moving: bool) -> Spread | None:
         """Return the cheapest nodes for a gang with `unit` GPUs on each."""
-        unit, loose = job.unit, self.loose.below(job.unit, job.team)
+        unit, loose = job.unit, self.loose.below(job.unit if moving else 0, job.team)
         fits = usable(
             job, self.problem.nodes, room.gpus + loose.gpus, room.cpus_u + loose.cpus_u, room.memory_u + loose.memory_u
         )
@@ -325,12 +333,12 @@ class Places:
 
     def _displace(self, job: RoundJob) -> bool:
         """Place a job where one of a worse rank is, which waits again: the worst of the smallest that will do."""
-        need, free = _need(job), self.ledger.gpus
-        may = self._may_have(job) if job.running else job.nodes
+        need, free, rank = _need(job), self.ledger.gpus, self._rank(job)
+        may = (job.nodes & self._may_have(job) if job.running else job.nodes).tolist()
         worse = [
             (-other.minimum, self._rank(other), other.index, n)
             for other, n in self._placed.values()
-            if other.minimum >= need and self._rank(other) > self._rank(job) and job.nodes[n] and may[n]
+            if may[n] and other.minimum >= need and self._rank(other) > rank
             if not job.running or self._free_share(other, n) + free[n] >= need
         ]
         for size, *_, j, n in sorted(worse, reverse=True)[:MOST_DISPLACED]:
@@ -400,13 +408,17 @@ class Places:
         at: list[int] = []
         self._look()
 
-        def cheapest(dear: Ints) -> Spread:
+        def cheapest(dear: Ints, moving: bool) -> Spread | None:
             order = np.argsort(price + self.foresight.price(dear, kind, job.minimum)[there], kind="stable")
-            at[:] = there[order[:MOST_TRIED]].tolist()
-            return ((at[0], job.minimum),)
+            nodes = there[order]
+            if not moving:
+                nodes = nodes[room.gpus[nodes] >= job.minimum]
+            at[:] = nodes[:MOST_TRIED].tolist()
+            return ((at[0], job.minimum),) if at else None
 
         spread = self.foresight.best(job, kind, room.gpus, cheapest)
-        assert spread is not None
+        if spread is None:
+            return False
         for n in dict.fromkeys([spread[0][0], *at]):
             if self._make_room(n, job.minimum - int(room.gpus[n]), job.minimum, job):
                 return self._book(job, kind, ((n, job.minimum),))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -194,10 +195,10 @@ def test_admission_is_searched_again_without_what_found_no_place(monkeypatch):
     problem, tried = build_problem(snapshot(nodes("a b", gpus=4, rack="r"), *waits)), list[set[str]]()
     index = {str(each.job.id): each.index for each in problem.jobs}
 
-    def without(problem: Problem, admitted: Admitted, style: Style) -> Assignment | None:
+    def without(problem: Problem, admitted: Admitted, style: Style, hurry: Callable[[], bool]) -> Assignment:
         tried.append({name for name, j in index.items() if j in admitted.starts})
-        found = place(problem, admitted, style)
-        return found and Assignment({j: spread for j, spread in found.changed.items() if j != index["q1"]})
+        found = place(problem, admitted, style, hurry)
+        return Assignment({j: spread for j, spread in found.changed.items() if j != index["q1"]})
 
     monkeypatch.setattr(attempts, "place", without)
     coarse(problem, hint=NO_CHANGE)

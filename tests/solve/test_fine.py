@@ -38,7 +38,6 @@ def admitted(problem: Problem, starts: str, stops: str = "", **shrinks: int) -> 
 def placed(problem: Problem, choice: Admitted, style: Style = STYLES[0]) -> dict[str, dict[str, int]]:
     """Where the plan puts jobs anew, by name; stopped ones are nowhere."""
     found = place(problem, choice, style)
-    assert found is not None
     assert check(problem, found) == []
     return by_name(problem, found)
 
@@ -254,8 +253,5 @@ def test_single_gpus_go_to_better_ranks_first():
 
 @pytest.mark.parametrize("style", STYLES, ids=str)
 def test_what_admission_chose_comes_out_as_a_valid_plan(style):
-    plans = [(seed, problem, place(problem, choice, style)) for seed, problem, choice in ADMISSIONS]
-    found = [(seed, problem, plan) for seed, problem, plan in plans if plan is not None]
+    found = [(seed, problem, place(problem, choice, style)) for seed, problem, choice in ADMISSIONS]
     assert {seed: broken for seed, problem, plan in found if (broken := check(problem, plan))} == {}
-    # In up to three rounds a stop remains that its team's claim rests on and that nobody can use where it is.
-    assert len(found) >= len(plans) - 3

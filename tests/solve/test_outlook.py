@@ -69,3 +69,15 @@ def test_nothing_to_serve_and_nothing_to_serve_it_with():
     outlook = Outlook(np.array([[True]]), np.array([1]))
     outlook.set(np.array([0]), np.array([0]))
     assert outlook.loss(0, np.array([0]), np.array([0]), np.array([0]))[0] == 0
+
+
+def test_it_is_told_whether_some_kinds_miss_more_than_before():
+    """Two kinds, a source for both: what the first takes the second misses, unless as much comes in."""
+    outlook = Outlook(np.ones((2, 1), dtype=bool), np.array([1, 2]))
+    outlook.set(np.array([3, 2]), np.array([4]))
+    nothing = np.zeros(2, dtype=np.int64)
+    assert not outlook.misses_more(np.array([1]))
+    outlook.loss(0, np.array([3]), np.array([0]), nothing)
+    assert outlook.misses_more(np.array([1]))
+    outlook.loss(0, np.array([3]), np.array([1]), nothing)
+    assert not outlook.misses_more(np.array([1]))
