@@ -57,7 +57,9 @@ class JobBuilder:
         self._rows, self._times, self._held = rows, times, occupancy
         age_s = np.maximum(0.0, snapshot.now - times.submitted_at)
         age_s[: listed.running] = 0.0
-        self._pays = _payable(rows.minimum, _waited_s(snapshot, listed, age_s), profile)
+        waited_s = _waited_s(snapshot, listed, age_s)
+        self._starved = (waited_s >= profile.starve_after_s) & profile.starved_moves
+        self._pays = _payable(rows.minimum, waited_s, profile)
         self._aging = _aging(age_s, standings, priorities, profile)
 
     def build(self, index: int) -> RoundJob:
@@ -97,6 +99,8 @@ class JobBuilder:
             stoppable=running and bool(held.stoppable[index]),
             movable=running and bool(held.movable[index]),
             resizable=running and bool(held.resizable[index]),
+            saves=running and bool(held.saves[index]),
+            starved=not running and form.required is not None and bool(self._starved[index]),
             costs=Costs(stop=stop, move=stop, drain_s=round(float(self._times.checkpoint_s[index]))),
             pays_gpu_s=UNLIMITED if emergency or due else int(self._pays[index]),
             emergency=emergency,
@@ -184,6 +188,7 @@ def build_occupancy(
         protected=protected,
         stoppable=stoppable & ~protected & ~pinned,
         movable=flags(rows.preemptible[running]) & ~pinned & ~soon & (size > 0) & snapshot.profile.migration,
+        saves=flags(rows.on_signal[running]),
         elastic=elastic,
         resizable=elastic & ~pinned,
         used=(use.gpus, use.cpus, use.memory),

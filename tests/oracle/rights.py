@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from optsched.values.job import Job
+from optsched.policy import victims
+from optsched.values.job import Job, JobState
 from optsched.values.profile import Reclaim
 from tests.oracle.facts import ABOVE, GROW, MINIMUM, MOVE, SHRINK, START, STOP, After, Outcome, Round, amounts_of, usage
 
@@ -45,7 +46,7 @@ class Rights:
         if r.due(b) and p_v <= p_b and (self.breaks_guarantees(b) or self._above_quota(v, part)):
             return True
         if self.outcome[v.id][0] == MOVE:
-            return same_team or not self.inside_quota_now(v)
+            return same_team or not self.inside_quota_now(v) or self._makes_way(b, v)
         if same_team:
             return p_v < p_b or (r.due(b) and p_v == p_b)
         if not self._above_quota(v, part):
@@ -54,6 +55,14 @@ class Rights:
             return True
         fair = r.profile.reclaim is Reclaim.FAIR_SHARE
         return fair and self._inside_entitlement_after(b) and self._above_entitlement(v, part)
+
+    def _makes_way(self, b: Job, v: Job) -> bool:
+        """A starved job that requires a level is inside its quota or entitlement; v saves its work on the signal."""
+        r = self.r
+        starved = r.profile.starved_moves and b.required is not None and r.waited(b) >= r.profile.starve_after_s
+        queued = b.state is JobState.QUEUED
+        saves = victims.saves_on_signal(v, r.profile)
+        return queued and starved and saves and (self._inside_quota_after(b) or self._inside_entitlement_after(b))
 
     def breaks_guarantees(self, b: Job) -> bool:
         """Its class may, and the team's GPUs lifted by deadlines of such classes are no more than it may have."""
