@@ -7,13 +7,15 @@ than a piece of the gang.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.rounds.problem import Flags, Ints, RoundJob, Spread
+from optsched.rounds.problem import Flags, Ints, Problem, RoundJob, Spread
+from optsched.rounds.rights import exempt
 from optsched.rounds.room import slice_down, whole_slices
 from optsched.rounds.score import gpu_type_of
 from optsched.solve.ledger import Ledger
@@ -36,24 +38,32 @@ class Cleared:
 def clear(supply: Supply, job: RoundJob, movable: Flags) -> Cleared | None:
     """Return a way to start the gang in a domain of the level that it requires by moves alone, None where none is.
 
-    `movable` (F,) flags whom the gang may have moved. What they lose together is at most what its start may cost.
+    `movable` (F,) flags whom the gang may have moved. Together they lose at most what a preemption for it might at
+    first; that does not grow with its wait, for it rests on no right over them.
     """
     ledger = supply.ledger
     if job.required is None or int(np.maximum(ledger.gpus, 0).sum()) < job.minimum:
         # Whoever makes way needs as much room elsewhere.
         return None
+    most = _most_lost(supply.problem, job)
     room = Room(ledger.free_for(job), ledger.cpus_u, ledger.memory_u)
     live = movable[supply.job].nonzero()[0]
     for inside in _domains(supply, job, room, live):
         price = _dearness(supply, live[inside[supply.node[live]]])
         chosen = shortest(supply, job, room, live, inside, price)
         way = None if chosen is None else settled(supply, job, room, chosen, inside, price)
-        if way is None or sum(int(supply.victims.cost[j]) for j in way[0]) > job.pays_gpu_s:
+        if way is None or sum(int(supply.victims.cost[j]) for j in way[0]) > most:
             continue
         moves = _homes(supply, way[0], way[1])
         if moves is not None:
             return Cleared(way[1], moves)
     return None
+
+
+def _most_lost(problem: Problem, job: RoundJob) -> float:
+    """Return the GPU-seconds that all moves for a job may cost."""
+    ratio = problem.profile.max_loss_ratio
+    return math.inf if ratio is None or exempt(job) else ratio * job.minimum * problem.horizon_s
 
 
 def _domains(supply: Supply, job: RoundJob, room: Room, live: Ints) -> Iterator[Flags]:
