@@ -69,7 +69,7 @@ def has_right(problem: Problem, taker: RoundJob, giver: RoundJob, change: Change
 
 def makes_way(taker: RoundJob, giver: RoundJob) -> bool:
     """Return whether a job inside its quota moves for another team's all the same, if that has a claim to its room."""
-    return taker.starved and giver.saves
+    return taker.starved and giver.light
 
 
 def exempt(taker: RoundJob) -> bool:

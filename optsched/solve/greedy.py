@@ -193,7 +193,8 @@ class Pass:
         if self._weighted or wish in self._hopeless or self._blocked_anyway(job):
             return False
         movable = self.supply.victims.move_rights(job, claim)
-        movable[[*self.ledger.changed.keys() & set(range(self.problem.first_queued)), *self.ledger.stopped]] = False
+        placed_anew = [j for j in self.ledger.changed if j < self.problem.first_queued]
+        movable[[*placed_anew, *self.ledger.stopped]] = False
         cleared = clear(self.supply, job, movable)
         if cleared is None:
             self._hopeless.add(wish)
@@ -310,7 +311,7 @@ class Pass:
     def _lean_on_moves(self, job: RoundJob, claim: Claim, moved: Sequence[RoundJob]) -> None:
         """Remember the claim on which it rests that some of those who are moved make way."""
         takeable = self.problem.takeable
-        if not exempt(job) and any(takeable[each.index].inside_quota and each.team != job.team for each in moved):
+        if any(takeable[each.index].inside_quota and each.team != job.team for each in moved):
             self.ledger.lean_on(job.claim_team, job.priority, by_quota=not claim.inside_entitlement)
 
     def _allowed(self, job: RoundJob, gpu_type: int, chosen: Sequence[RoundJob]) -> bool:

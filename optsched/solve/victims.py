@@ -18,7 +18,7 @@ class Victims:
         self.problem = problem
         occupancy, takeable = problem.occupancy, problem.takeable
         self.stoppable = occupancy.stoppable & (occupancy.size > 0)
-        self.saves = occupancy.saves
+        self.light = occupancy.light
         self.movable = occupancy.movable & (occupancy.size > 0)
         self.team = occupancy.real_team
         self.priority = occupancy.priority
@@ -48,7 +48,7 @@ class Victims:
         """Return the running jobs that `job` may have moved, shape (running,)."""
         mask = (self.team == job.team) | ~self.inside_quota
         if job.starved and (claim.inside_quota or claim.inside_entitlement):
-            mask = mask | self.saves
+            mask = mask | self.light
         if job.emergency:
             mask = mask | (job.priority < self.priority)
         if job.due and job.may_break_quota:

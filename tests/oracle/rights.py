@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from optsched.policy import victims
 from optsched.values.job import Job, JobState
 from optsched.values.profile import Reclaim
 from tests.oracle.facts import ABOVE, GROW, MINIMUM, MOVE, SHRINK, START, STOP, After, Outcome, Round, amounts_of, usage
@@ -57,12 +56,12 @@ class Rights:
         return fair and self._inside_entitlement_after(b) and self._above_entitlement(v, part)
 
     def _makes_way(self, b: Job, v: Job) -> bool:
-        """A starved job that requires a level is inside its quota or entitlement; v saves its work on the signal."""
+        """A starved job that requires a level is inside its quota or entitlement, and v loses little by a move."""
         r = self.r
-        starved = r.profile.starved_moves and b.required is not None and r.waited(b) >= r.profile.starve_after_s
-        queued = b.state is JobState.QUEUED
-        saves = victims.saves_on_signal(v, r.profile)
-        return queued and starved and saves and (self._inside_quota_after(b) or self._inside_entitlement_after(b))
+        starved = b.state is JobState.QUEUED and b.required is not None and r.waited(b) >= r.profile.starve_after_s
+        most_s = r.profile.starved_move_s
+        light = most_s is not None and r.cost[v.id].per_gpu_s <= most_s
+        return starved and light and (self._inside_quota_after(b) or self._inside_entitlement_after(b))
 
     def breaks_guarantees(self, b: Job) -> bool:
         """Its class may, and the team's GPUs lifted by deadlines of such classes are no more than it may have."""

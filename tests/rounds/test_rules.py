@@ -553,21 +553,22 @@ def test_a_job_inside_its_quota_is_not_moved_for_another_team():
     assert kept(own, {"v": {"b": 2}, "q": {"a": 4}})
 
 
-def test_one_inside_its_quota_moves_for_a_starved_gang_of_another_team_if_it_loses_no_work():
-    """q requires a rack, has waited the 6 h after which it is starved, and its team has a quota of 8; v saves its work
-    on the signal. Without any one of these v stays.
+def test_one_inside_its_quota_moves_for_a_starved_gang_of_another_team_if_it_loses_little():
+    """q requires a rack, has waited the 6 h after which it is starved, and its team has a quota of 8; v loses at most
+    900 s by a move. Without any one of these v stays.
     """
     cluster, teams = racks(4, r1="a b", r2="c d"), (team("t").quota(4), team("u").quota(8))
-    saver, gang = job("v").signal().running(a=4), job("q").team("u").gang(8).per_node(4).within("rack")
+    saver, gang = job("v").running({"a": 4}, lost=900), job("q").team("u").gang(8).per_node(4).within("rack")
     plan = {"v": {"c": 4}, "q": {"a": 4, "b": 4}}
     assert kept(snapshot(cluster, *teams, saver, gang.waiting(21_600)), plan)
+    assert kept(snapshot(cluster, *teams, job("v").signal().running(a=4), gang.waiting(21_600)), plan)
     poor = (team("t").quota(4), team("u").quota(7).weight(0))
     for parts, knobs in (
         ((*teams, saver, gang.waiting(21_599)), {}),
         ((*teams, saver, job("q").team("u").gang(8).per_node(4).waiting(21_600)), {}),
-        ((*teams, job("v").running(a=4), gang.waiting(21_600)), {}),
+        ((*teams, job("v").running({"a": 4}, lost=901), gang.waiting(21_600)), {}),
         ((*poor, saver, gang.waiting(21_600)), {}),
-        ((*teams, saver, gang.waiting(21_600)), {"starved_moves": False}),
+        ((*teams, saver, gang.waiting(21_600)), {"starved_move_s": None}),
     ):
         said = faults(snapshot(cluster, *parts, **knobs), plan)
         assert any("over which it has no right" in each for each in said), (parts, knobs)

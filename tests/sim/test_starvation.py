@@ -61,4 +61,4 @@ def test_whoever_is_not_inside_its_quota_is_moved_at_once(policy: str):
 def test_whoever_is_inside_its_quota_makes_way_once_the_gang_is_starved(policy: str):
     """After the 6 h of `starve_after_s`, for the price of a restart of 65 s; else it waits until one of them ends."""
     assert 6 <= wait_h(policy, 24) < 6.3
-    assert wait_h(policy, 24, starved_moves=False) >= 17.9
+    assert wait_h(policy, 24, starved_move_s=None) >= 17.9

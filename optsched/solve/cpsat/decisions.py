@@ -92,7 +92,7 @@ def full_scope(problem: Problem) -> Scope:
     known: dict[tuple[object, ...], bool] = {}
 
     def wanted(job: RoundJob, change: Change) -> bool:
-        key = (job.team, job.priority, problem.takeable[job.index], job.saves, change)
+        key = (job.team, job.priority, problem.takeable[job.index], job.light, change)
         if key not in known or job.index in asked:
             known[key] = any(
                 has_right(problem, taker, job, change, EVERYTHING) for taker in asking if taker.index != job.index

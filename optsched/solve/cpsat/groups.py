@@ -291,7 +291,7 @@ class Groups:
             takeable.above_quota[0],
             takeable.above_entitlement[0],
             takeable.inside_quota,
-            job.saves,
+            job.light,
             *self._side(job),
             self._ceilings.get(job.index, ()),
             job.index if alone else -1,
