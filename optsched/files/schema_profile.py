@@ -66,6 +66,7 @@ class ProfileIn(Strict):
     backfill_preemptible: Absent[Flag] = None
     max_reservations: Absent[Annotated[int, Field(ge=0, le=1000, description="a whole number from 0 to 1,000")]] = None
     starve_after_s: Absent[Seconds] = None
+    starved_move_s: Annotated[Seconds | None, Field(description="a number of seconds, or null (nobody is)")] = None
     preempt_tokens: Annotated[TokensIn | None, Field(description="a mapping {per_h, burst}, or null (no bucket)")] = (
         None
     )

@@ -58,7 +58,9 @@ class JobBuilder:
         self._rows, self._times, self._held = rows, times, occupancy
         age_s = np.maximum(0.0, snapshot.now - times.submitted_at)
         age_s[: listed.running] = 0.0
-        self._pays = _payable(rows.minimum, _waited_s(snapshot, listed, age_s), profile)
+        waited_s = _waited_s(snapshot, listed, age_s)
+        self._starved = waited_s >= profile.starve_after_s
+        self._pays = _payable(rows.minimum, waited_s, profile)
         self._aging = _aging(age_s, standings, priorities, profile)
 
     def build(self, index: int) -> RoundJob:
@@ -84,6 +86,8 @@ class JobBuilder:
             stoppable=running and bool(held.stoppable[index]),
             movable=running and bool(held.movable[index]),
             resizable=running and bool(held.resizable[index]),
+            light=running and bool(held.light[index]),
+            starved=not running and fact.mould.required is not None and bool(self._starved[index]),
             costs=Costs(stop=stop, move=stop, drain_s=round(float(self._times.checkpoint_s[index]))),
             pays_gpu_s=UNLIMITED if emergency or due else int(self._pays[index]),
             emergency=emergency,
@@ -124,6 +128,8 @@ class JobBuilder:
             stoppable=False,
             movable=False,
             resizable=False,
+            light=False,
+            starved=False,
             costs=Costs(0, 0, 0),
             pays_gpu_s=0,
             emergency=False,
@@ -187,7 +193,7 @@ def build_occupancy(
     mine = Times(*(column[running] for column in times))
     protected, pinned = (_named(ids, names) for names in (snapshot.carried.protected, snapshot.carried.pinned))
     lost_s, stoppable, soon = _stops(listed, mine, snapshot.profile, now)
-    elastic = flags(rows.elastic[running])
+    elastic, light_s = flags(rows.elastic[running]), snapshot.profile.starved_move_s
     amounts = (rows.minimum, rows.size, rows.gpu_type, rows.cpus_u, rows.memory_u)
     minimum, size, gpu_type, cpus_u, memory_u = (column[running] for column in amounts)
     use = no_use(shape)
@@ -212,6 +218,7 @@ def build_occupancy(
         protected=protected,
         stoppable=stoppable & ~protected & ~pinned,
         movable=flags(rows.preemptible[running]) & ~pinned & ~soon & (size > 0) & snapshot.profile.migration,
+        light=lost_s <= (-1.0 if light_s is None else light_s),
         elastic=elastic,
         resizable=elastic & ~pinned,
         used=(use.gpus, use.cpus, use.memory),

@@ -94,7 +94,9 @@ class RoundJob:
     nodes that it may be put on now, `lawful` those that suit it whatever their state, shape (N,), shared by all jobs
     alike. `type_speed` is its relative speed by GPU type (0 where not allowed), `span_speed` by level, then for the
     whole cluster, shape (L+1,). `movable`, `stoppable` and `resizable` are its own properties; who has a right over it
-    is another question. `due` marks a deadline that must be met now. `pays_gpu_s` is the lost work that its start may
+    is another question; `light` tells that a move costs it little. `starved` marks a queued job that
+    insists on a domain and has waited so long that others make way who else would not. `due` marks a deadline that must
+    be met now. `pays_gpu_s` is the lost work that its start may
     cause (UNLIMITED where it need not pay); `aging_milli` what its wait adds to its w in the weighted mode, in
     thousandths; `ahead_of` the number of queued jobs behind it, plus one.
     """
@@ -124,6 +126,8 @@ class RoundJob:
     stoppable: bool
     movable: bool
     resizable: bool
+    light: bool
+    starved: bool
     costs: Costs
     pays_gpu_s: int
     emergency: bool
@@ -155,11 +159,12 @@ class Occupancy:
     """The running jobs as arrays, for sums over all of them: what `RoundJob` says of each.
 
     Shape (F,), by job: `team` is the one on whose quota it stands, in whose line its GPUs are ranked, `real_team` its
-    own; `minimum` and `size` are GPUs, `gpu_type` that of its first node, `cpus_u` and `memory_u` millionths for each
-    GPU. `stop_gpu_s` is what its stop or move costs, `ends_at` the instant at which it is estimated to end (infinity:
-    not known), `began_at` that of its start; `protected` are those that the snapshot protects. Shape (Q,), by pair of a
-    job and a node on which it holds GPUs, in order of the jobs, then of the nodes: `pair_job`, `pair_node`,
-    `pair_gpus`. `used` is what all of them use together, as in `line.Use`.
+    own; `minimum` and `size` are GPUs, `gpu_type` that of its first node, `cpus_u` and `memory_u` millionths for
+    each GPU. `stop_gpu_s` is what its stop or move costs, `ends_at` the instant at which it is estimated to end
+    (infinity: not known), `began_at` that of its start; `light` are those that lose little by it, `protected`
+    those that the snapshot protects. Shape (Q,), by pair of a job and a node on which it holds GPUs, in order of
+    the jobs, then of the nodes: `pair_job`, `pair_node`, `pair_gpus`. `used` is what all of them use together, as in
+    `line.Use`.
     """
 
     team: Ints
@@ -181,6 +186,7 @@ class Occupancy:
     protected: Flags
     stoppable: Flags
     movable: Flags
+    light: Flags
     elastic: Flags
     resizable: Flags
     used: tuple[Ints, Ints, Ints]

@@ -53,7 +53,9 @@ def has_right(problem: Problem, taker: RoundJob, giver: RoundJob, change: Change
     if taker.due and taker.may_break_quota and not_lower:
         return True
     if change is Change.MOVE:
-        return taker.team == giver.team or not takeable.inside_quota
+        if taker.team == giver.team or not takeable.inside_quota:
+            return True
+        return makes_way(taker, giver) and (claim.inside_quota or claim.inside_entitlement)
     if taker.team == giver.team:
         return higher or (taker.due and not_lower)
     part = part_given(change)
@@ -63,6 +65,11 @@ def has_right(problem: Problem, taker: RoundJob, giver: RoundJob, change: Change
         return True
     fair_share = problem.profile.reclaim is Reclaim.FAIR_SHARE
     return fair_share and claim.inside_entitlement and takeable.above_entitlement[part]
+
+
+def makes_way(taker: RoundJob, giver: RoundJob) -> bool:
+    """Return whether a job inside its quota moves for another team's all the same, if that has a claim to its room."""
+    return taker.starved and giver.light
 
 
 def exempt(taker: RoundJob) -> bool:

@@ -15,6 +15,7 @@ from optsched.rounds.check import check
 from optsched.rounds.problem import UNLIMITED, Problem, RoundJob, Spread
 from optsched.rounds.rights import NOTHING, Claim, claim_of, exempt
 from optsched.rounds.score import gpu_type_of, size_of
+from optsched.solve.clearing import book, clear
 from optsched.solve.floors import Floors
 from optsched.solve.growth import grow
 from optsched.solve.ledger import Ledger
@@ -30,10 +31,12 @@ from optsched.values.profile import PriorityMode
 class Params:
     """What the greedy solver may do; `attempts` bounds how many blocked jobs look for victims.
 
-    `leftovers`: what stopped jobs leave over goes to others, and who is not needed runs on.
+    `leftovers`: what stopped jobs leave over goes to others, and who is not needed runs on. `move`: who insists on a
+    domain may have others moved out of it.
     """
 
     preempt: bool = True
+    move: bool = True
     grow: bool = True
     leftovers: bool = True
     attempts: int = 4000
@@ -52,15 +55,17 @@ class GreedySolver:
 
 def greedy(problem: Problem, params: Params = Params()) -> Assignment:
     """Return a valid assignment, at worst without preemption."""
-    assignment = Pass(problem, params).run()
+    made = Pass(problem, params)
+    assignment = made.run()
     # A pass looks ahead only so far: what a later start did to an earlier one shows at the end.
     for fewer in (
-        dataclasses.replace(params, leftovers=False, grow=False),
-        dataclasses.replace(params, preempt=False),
+        dataclasses.replace(params, leftovers=False, grow=False, move=False),
+        dataclasses.replace(params, preempt=False, move=False),
     ):
-        if not assignment.stopped or not check(problem, assignment):
+        if not (assignment.stopped or made.moved) or not check(problem, assignment):
             break
-        assignment = Pass(problem, fewer).run()
+        made = Pass(problem, fewer)
+        assignment = made.run()
     return assignment
 
 
@@ -88,6 +93,7 @@ class Pass:
         self._claims: dict[object, tuple[int, Claim]] = {}
         self._stopped_gpus = sum(problem.jobs[j].size_now for j in self.ledger.stopped)
         self._attempts = 0
+        self.moved: set[int] = set()
         for j, spread in self.ledger.changed.items():
             if not problem.jobs[j].running:
                 self._started(problem.jobs[j], spread)
@@ -111,7 +117,11 @@ class Pass:
         for job in self.problem.queued:
             if job.index in self.ledger.changed:
                 continue
-            if job.can_ever_run and not self._start_in_free_room(job) and self.params.preempt:
+            if not job.can_ever_run or self._start_in_free_room(job):
+                continue
+            if self.params.move and job.required is not None and self._start_by_moves(job):
+                continue
+            if self.params.preempt:
                 self._start_over_victims(job)
         if self.params.leftovers:
             self.run_on()
@@ -176,6 +186,31 @@ class Pass:
         """Return the rights of a job that has started."""
         known = self.supply.kind_of.get(taker.index)
         return known or self.supply.kind(taker, claim_of(self.problem, taker, taker.minimum, self.ledger.claim))
+
+    def _start_by_moves(self, job: RoundJob) -> bool:
+        """Start a job that insists on a domain where those who may be moved go on elsewhere; return whether it does."""
+        claim = self._claim(job)
+        wish = ("moves", self._shape(job), job.team, job.minimum, job.starved, claim)
+        if self._weighted or wish in self._hopeless or self._blocked_anyway(job):
+            return False
+        movable = self.supply.victims.move_rights(job, claim)
+        placed_anew = [j for j in self.ledger.changed if j < self.problem.first_queued]
+        movable[[*placed_anew, *self.ledger.stopped]] = False
+        cleared = clear(self.supply, job, movable)
+        if cleared is None:
+            self._hopeless.add(wish)
+            return False
+        gpu_type = gpu_type_of(self.problem, cleared.spread)
+        if self.ledger.blocked_by(job, job.minimum, gpu_type) is not None:
+            return False
+        if not self.ledger.keeps_claims(job, job.minimum, gpu_type):
+            return False
+        book(self.ledger, job, cleared)
+        self._lean_on_moves(job, claim, [self.problem.jobs[j] for j in cleared.moves])
+        self.moved |= cleared.moves.keys()
+        self.supply.pin(cleared.moves)
+        self._started(job, cleared.spread)
+        return True
 
     def _start_over_victims(self, job: RoundJob) -> None:
         """Start the job in what stopped jobs leave over, else stop those least missed, if that is worth it."""
@@ -273,6 +308,12 @@ class Pass:
             self.ledger.lean_on(job.claim_team, job.priority, by_quota=True)
         if len(by_quota) < len(others) and claim.inside_entitlement:
             self.ledger.lean_on(job.claim_team, job.priority, by_quota=False)
+
+    def _lean_on_moves(self, job: RoundJob, claim: Claim, moved: Sequence[RoundJob]) -> None:
+        """Remember the claim on which it rests that some of those who are moved make way."""
+        takeable = self.problem.takeable
+        if any(takeable[each.index].inside_quota and each.team != job.team for each in moved):
+            self.ledger.lean_on(job.claim_team, job.priority, by_quota=not claim.inside_entitlement)
 
     def _allowed(self, job: RoundJob, gpu_type: int, chosen: Sequence[RoundJob]) -> bool:
         """Return whether limits, claims, the cluster's stop limit and the payment rule allow the swap."""

@@ -132,6 +132,21 @@ class Ledger:
         self.changed[job.index] = spread
         self._count(job, before, spread)
 
+    def move_aside(self, job: RoundJob, home: Spread) -> dict[int, int]:
+        """Book that a running job goes on elsewhere; returns what it leaves by node, for those with a right over it."""
+        had, has = dict(job.spread_now), dict(home)
+        left = {}
+        for n in had.keys() | has.keys():
+            more = has.get(n, 0) - had.get(n, 0)
+            if more < 0:
+                left[n] = -more
+            self.gpus[n] -= max(0, more)
+            self.cpus_u[n] -= more * job.cpus_per_gpu_u
+            self.memory_u[n] -= more * job.memory_per_gpu_u
+        self.changed[job.index] = home
+        self._count(job, job.spread_now, home)
+        return left
+
     def stop(self, victims: Sequence[RoundJob]) -> None:
         """Book that jobs stop; their GPUs are for those with a right over them."""
         for victim in victims:

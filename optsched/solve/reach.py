@@ -24,8 +24,6 @@ class Reach:
         self._stops = _flags(count, stops)
         self._moves = _flags(count, moves)
         self._resizes = _flags(count, resizes)
-        self._team = np.array([job.team for job in problem.running], dtype=np.int64)
-        self._inside = np.array([each.inside_quota for each in problem.takeable], dtype=bool)
         self._claims: dict[tuple[object, ...], Claim] = {}
         self._known: dict[tuple[object, ...], Ints] = {}
         shape = (len(problem.team_names), len(problem.priorities), len(problem.gpu_types))
@@ -65,13 +63,14 @@ class Reach:
 
     def kind(self, job: RoundJob) -> tuple[object, ...]:
         """Return what the job's rights depend on."""
-        return (job.team, job.priority, job.emergency, job.due, job.may_break_quota, self.best_claim(job))
+        standing = (job.emergency, job.due, job.may_break_quota, job.starved)
+        return (job.team, job.priority, *standing, self.best_claim(job))
 
     def givers(self, job: RoundJob) -> tuple[Flags, Flags]:
         """Return the running jobs whose stop, and whose move, could make room for the job; shape (running,) each."""
-        rights = self._victims.rights(job, self.best_claim(job))
-        anybody = job.emergency or (job.due and job.may_break_quota)
-        moved: Flags = self._moves & ((self._team == job.team) | ~self._inside | anybody)
+        claim = self.best_claim(job)
+        rights = self._victims.rights(job, claim)
+        moved: Flags = self._moves & self._victims.move_rights(job, claim)
         stopped: Flags = rights & self._stops
         return stopped, moved
 

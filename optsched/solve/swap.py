@@ -130,14 +130,17 @@ def _on_equal_nodes(supply: Supply, job: RoundJob, room: Room, live: Ints) -> It
         alike = group[order[at]]
         inside = np.zeros(len(room.gpus), dtype=bool)
         inside[nodes[group == alike]] = True
-        way = _settled(supply, job, room, chosen, inside)
+        way = settled(supply, job, room, chosen, inside, supply.price)
         if way is not None:
             yield way
 
 
-def _settled(supply: Supply, job: RoundJob, room: Room, chosen: list[int], inside: Flags) -> Way | None:
-    """Return the way that a choice of victims makes, without those that turn out not to be needed."""
-    for j in sorted(chosen, key=lambda each: -int(supply.price[each]))[:MAX_PRUNED]:
+def settled(supply: Supply, job: RoundJob, room: Room, chosen: list[int], inside: Flags, price: Ints) -> Way | None:
+    """Return the way that a choice of givers makes, without those that turn out not to be needed, the dearest first.
+
+    `price` is what one would pay for each running job, (F,).
+    """
+    for j in sorted(chosen, key=lambda each: -int(price[each]))[:MAX_PRUNED]:
         fewer = [each for each in chosen if each != j]
         if fewer and _fits(supply, job, supply.freed(fewer, room), inside):
             chosen = fewer
@@ -185,18 +188,18 @@ def _anywhere(supply: Supply, job: RoundJob, room: Room, live: Ints) -> Iterator
         domains = [tree.domain_of[job.required] == domain for domain in order[:MAX_DOMAINS]]
     found = []
     for inside in domains:
-        chosen = _shortest(supply, job, room, live, inside)
-        way = None if chosen is None else _settled(supply, job, room, chosen, inside)
+        chosen = shortest(supply, job, room, live, inside, supply.price)
+        way = None if chosen is None else settled(supply, job, room, chosen, inside, supply.price)
         if way is not None:
             found.append((supply.cost_of(way[0]), way))
     for _, way in sorted(found, key=lambda each: each[0]):
         yield way
 
 
-def _shortest(supply: Supply, job: RoundJob, room: Room, live: Ints, inside: Flags) -> list[int] | None:
-    """Return the shortest list of the least missed jobs inside some nodes that makes room for the job there."""
+def shortest(supply: Supply, job: RoundJob, room: Room, live: Ints, inside: Flags, price: Ints) -> list[int] | None:
+    """Return the shortest list of the jobs of the least `price` (F,) inside some nodes that makes room for the job."""
     touching = np.unique(supply.job[live[inside[supply.node[live]]]])
-    order = touching[np.lexsort((touching, supply.price[touching]))].tolist()
+    order = touching[np.lexsort((touching, price[touching]))].tolist()
     low, high = 1, len(order)
     if not high:
         return None

@@ -20,6 +20,8 @@ class Victims:
         self._nodes = len(problem.nodes.capacity)
         occupancy, takeable = problem.occupancy, problem.takeable
         self.stoppable = occupancy.stoppable & (occupancy.size > 0)
+        self.light = occupancy.light
+        self.movable = occupancy.movable & (occupancy.size > 0)
         self.team = occupancy.real_team
         self.priority = occupancy.priority
         self.inside_quota = takeable.inside_quota
@@ -42,6 +44,18 @@ class Victims:
     def shrink_rights(self, job: RoundJob, claim: Claim) -> Flags:
         """Return the running jobs that `job` may have shrunk, shape (running,)."""
         found: Flags = self._over(job, claim, part=1) & self.shrinkable
+        return found
+
+    def move_rights(self, job: RoundJob, claim: Claim) -> Flags:
+        """Return the running jobs that `job` may have moved, shape (running,)."""
+        mask = (self.team == job.team) | ~self.inside_quota
+        if job.starved and (claim.inside_quota or claim.inside_entitlement):
+            mask = mask | self.light
+        if job.emergency:
+            mask = mask | (job.priority < self.priority)
+        if job.due and job.may_break_quota:
+            mask = mask | (job.priority <= self.priority)
+        found: Flags = mask & self.movable
         return found
 
     def _over(self, job: RoundJob, claim: Claim, part: int) -> Flags:

@@ -55,6 +55,7 @@ class Profile:
     backfill_preemptible: bool = True
     max_reservations: int = 8
     starve_after_s: float = 21600.0
+    starved_move_s: float | None = None
     preempt_tokens: PreemptTokens | None = PreemptTokens(per_h=1.0, burst=2.0)
     max_stopped_gpus_per_h: int | None = None
     classes: Mapping[str, int] = field(

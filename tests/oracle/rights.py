@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from optsched.values.job import Job
+from optsched.values.job import Job, JobState
 from optsched.values.profile import Reclaim
 from tests.oracle.facts import ABOVE, GROW, MINIMUM, MOVE, SHRINK, START, STOP, After, Outcome, Round, amounts_of, usage
 
@@ -45,7 +45,7 @@ class Rights:
         if r.due(b) and p_v <= p_b and (self.breaks_guarantees(b) or self._above_quota(v, part)):
             return True
         if self.outcome[v.id][0] == MOVE:
-            return same_team or not self.inside_quota_now(v)
+            return same_team or not self.inside_quota_now(v) or self._makes_way(b, v)
         if same_team:
             return p_v < p_b or (r.due(b) and p_v == p_b)
         if not self._above_quota(v, part):
@@ -54,6 +54,14 @@ class Rights:
             return True
         fair = r.profile.reclaim is Reclaim.FAIR_SHARE
         return fair and self._inside_entitlement_after(b) and self._above_entitlement(v, part)
+
+    def _makes_way(self, b: Job, v: Job) -> bool:
+        """A starved job that requires a level is inside its quota or entitlement, and v loses little by a move."""
+        r = self.r
+        starved = b.state is JobState.QUEUED and b.required is not None and r.waited(b) >= r.profile.starve_after_s
+        most_s = r.profile.starved_move_s
+        light = most_s is not None and r.cost[v.id].per_gpu_s <= most_s
+        return starved and light and (self._inside_quota_after(b) or self._inside_entitlement_after(b))
 
     def breaks_guarantees(self, b: Job) -> bool:
         """Its class may, and the team's GPUs lifted by deadlines of such classes are no more than it may have."""

@@ -202,6 +202,7 @@ class _Maker:
             preempt_tokens=rng.choice(tokens),
             max_stopped_gpus_per_h=rng.choice((1, 2, 4)) if self.chance(0.15) else None,
             backfill_preemptible=self.chance(0.5),
+            starve_after_s=1000.0 if self.theme in ("move", "reclaim", "mixed") else 21_600.0,
             emergency_classes=("P0",) if self.chance(0.3) else (),
             deadline_classes=rng.choice(((), ("P0", "P1"), ("P1", "P2", "P3"))),
             speed={LevelName("rack"): rack, LevelName("block"): block, LevelName("pod"): (block + widest) / 2},

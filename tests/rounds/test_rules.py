@@ -553,6 +553,36 @@ def test_a_job_inside_its_quota_is_not_moved_for_another_team():
     assert kept(own, {"v": {"b": 2}, "q": {"a": 4}})
 
 
+def test_one_inside_its_quota_moves_for_a_starved_gang_of_another_team_if_it_loses_little():
+    """q requires a rack, has waited the 6 h after which it is starved, and its team has a quota of 8; v loses at most
+    900 s by a move. Without any one of these v stays.
+    """
+    cluster, teams = racks(4, r1="a b", r2="c d"), (team("t").quota(4), team("u").quota(8))
+    saver, gang = job("v").running({"a": 4}, lost=900), job("q").team("u").gang(8).per_node(4).within("rack")
+    plan = {"v": {"c": 4}, "q": {"a": 4, "b": 4}}
+    on = {"starved_move_s": 900.0}
+    assert kept(snapshot(cluster, *teams, saver, gang.waiting(21_600), **on), plan)
+    assert kept(snapshot(cluster, *teams, job("v").signal().running(a=4), gang.waiting(21_600), **on), plan)
+    poor = (team("t").quota(4), team("u").quota(7).weight(0))
+    for parts, knobs in (
+        ((*teams, saver, gang.waiting(21_599)), on),
+        ((*teams, saver, job("q").team("u").gang(8).per_node(4).waiting(21_600)), on),
+        ((*teams, job("v").running({"a": 4}, lost=901), gang.waiting(21_600)), on),
+        ((*poor, saver, gang.waiting(21_600)), on),
+        ((*teams, saver, gang.waiting(21_600)), {}),
+    ):
+        said = faults(snapshot(cluster, *parts, **knobs), plan)
+        assert any("over which it has no right" in each for each in said), (parts, knobs)
+
+
+def test_nobody_inside_its_quota_is_stopped_for_a_starved_gang_of_another_team():
+    """It keeps running, or the gang waits."""
+    parts = (team("t").quota(4), team("u").quota(8), job("v").signal().running(a=4))
+    gang = job("q").team("u").gang(8).per_node(4).within("rack").waiting(30_000)
+    snap = snapshot(racks(4, r1="a b"), *parts, gang, starved_move_s=900.0)
+    assert any("over which it has no right" in each for each in faults(snap, {"q": {"a": 4, "b": 4}}, "v"))
+
+
 def test_a_move_needs_no_right_to_displace():
     """An opportunistic job moves aside for one of lower priority: it keeps running."""
     snap = snapshot(nodes("a b", 4), job("v").rank("P1").running(a=2), job("q").team("u").gang(4).rank("P4"))

@@ -51,7 +51,7 @@ class _Slots:
 
     A node holds at most floor(room / g) of them. A running job that stays has there what it has now, one that moves has
     its pieces somewhere; who cannot go takes its GPUs off the room. So does who is inside its quota, for other teams:
-    what it leaves is its own team's.
+    what it leaves is its own team's, or for those that are starved.
     """
 
     def __init__(self, groups: Groups, y: int, here: Flags) -> None:
@@ -81,10 +81,12 @@ class _Slots:
         """Add the rule for one size."""
         wanted = Sum()
         own: dict[int, Sum] = defaultdict(Sum)
+        starved = Sum()
         for group in self.groups.starts:
             if self.y in group.by_type and group.piece >= g:
                 pieces = group.first.minimum // group.piece * (group.piece // g)
-                for amount in (wanted, own[group.first.team]):
+                mine = (own[group.first.team], starved) if group.first.starved else (own[group.first.team],)
+                for amount in (wanted, *mine):
                     amount.add(group.by_type[self.y], pieces, len(group.jobs))
         for job in self.others:
             own[job.team].add_constant(self._add_kept(job, g, wanted))
@@ -93,9 +95,9 @@ class _Slots:
             # Where several teams leave room, a few GPUs of each may add up to a slot of either.
             alone = (self.room + inside) // g - self.room // g
             most = int(np.where(self.here, np.where(teams > 1, -(-inside // g), alone), 0).sum())
-            if most and own[team].most:
+            if most and own[team].most + starved.most:
                 by_own = self.groups.model.new_int_var(0, most, "")
-                self.groups.model.add(by_own <= own[team].linear)
+                self.groups.model.add(by_own <= own[team].linear + starved.linear)
                 wanted.add(by_own, -1, most)
         at_most(self.groups.model, wanted, int((self.room // g).sum()))
 

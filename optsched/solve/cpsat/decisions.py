@@ -84,14 +84,15 @@ def full_scope(problem: Problem) -> Scope:
     # lest a job be asked about itself.
     kinds: dict[tuple[object, ...], list[RoundJob]] = {}
     for taker in takers:
-        kind = (taker.team, taker.claim_team, taker.priority, taker.emergency, taker.due, taker.may_break_quota)
+        standing = (taker.emergency, taker.due, taker.may_break_quota, taker.starved)
+        kind = (taker.team, taker.claim_team, taker.priority, *standing)
         kinds.setdefault(kind, []).append(taker)
     asking = [taker for same in kinds.values() for taker in same[:2]]
     asked = {taker.index for taker in asking}
     known: dict[tuple[object, ...], bool] = {}
 
     def wanted(job: RoundJob, change: Change) -> bool:
-        key = (job.team, job.priority, problem.takeable[job.index], change)
+        key = (job.team, job.priority, problem.takeable[job.index], job.light, change)
         if key not in known or job.index in asked:
             known[key] = any(
                 has_right(problem, taker, job, change, EVERYTHING) for taker in asking if taker.index != job.index

@@ -33,13 +33,14 @@ class Group:
     emergency: bool
     due: bool
     may_break_quota: bool
+    starved: bool
     above: bool
     moving: bool
 
 
 def group_of(job: RoundJob, above: bool, moving: bool = False) -> Group:
     """Return the group of a taker."""
-    standing = (job.emergency, job.due, job.may_break_quota)
+    standing = (job.emergency, job.due, job.may_break_quota, job.starved)
     return Group(job.team, job.claim_team, job.priority, *standing, above, moving)
 
 

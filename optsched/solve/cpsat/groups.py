@@ -169,6 +169,7 @@ class Groups:
             job.emergency,
             job.due,
             job.may_break_quota,
+            job.starved,
             self._ceilings.get(job.index, ()),
             job.index if job.elastic else -1,
         )
@@ -211,7 +212,7 @@ class Groups:
     def _least_losses(self, job: RoundJob) -> dict[int, int]:
         """Return the least placement loss at the minimum by GPU type, of those types that could hold the job."""
         # Jobs alike share what they are made of, so that it is known by where it lies.
-        who = (job.team, job.claim_team, job.priority, job.emergency, job.due, job.may_break_quota)
+        who = (job.team, job.claim_team, job.priority, job.emergency, job.due, job.may_break_quota, job.starved)
         shared = (id(job.nodes), id(job.type_speed), id(job.span_speed), id(job.slices), job.required, job.preferred)
         size = (job.cut.value, job.unit, job.minimum, job.maximum, job.cpus_per_gpu_u, job.memory_per_gpu_u)
         key = (*who, *shared, *size)
@@ -290,6 +291,7 @@ class Groups:
             takeable.above_quota[0],
             takeable.above_entitlement[0],
             takeable.inside_quota,
+            job.light,
             *self._side(job),
             self._ceilings.get(job.index, ()),
             job.index if alone else -1,

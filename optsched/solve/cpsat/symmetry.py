@@ -33,6 +33,7 @@ def shape_key(problem: Problem, job: RoundJob) -> tuple[object, ...]:
         job.emergency,
         job.due,
         job.may_break_quota,
+        job.starved,
         job.job.preemptible,
         job.job.user,
         tuple(job.index in hold.binds for hold in problem.holds),
