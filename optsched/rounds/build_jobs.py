@@ -59,7 +59,8 @@ class JobBuilder:
         age_s = np.maximum(0.0, snapshot.now - times.submitted_at)
         age_s[: listed.running] = 0.0
         waited_s = _waited_s(snapshot, listed, age_s)
-        self._starved = waited_s >= profile.starve_after_s
+        # Where nobody makes way for the starved they are like others: admission counts jobs that are alike.
+        self._starved = (waited_s >= profile.starve_after_s) & (profile.starved_move_s is not None)
         self._pays = _payable(rows.minimum, waited_s, profile)
         self._aging = _aging(age_s, standings, priorities, profile)
 
