@@ -8,6 +8,7 @@ from optsched.clock import Clock
 from optsched.engine.view import Viewer
 from optsched.planner.memory import Memory, remembered
 from optsched.planner.plan import PlanOptions, plan_next
+from optsched.solve.ladder import SolverChoice
 from optsched.values.plan import Plan
 from optsched.values.snapshot import Snapshot
 
@@ -39,4 +40,10 @@ class RoundPlanner:
         if self._memory is None and self._went_on_from is not None:
             self._memory = replace(remembered(None, snapshot.cluster), turn=self._went_on_from)
         plan, self._memory = plan_next(snapshot, self._options, self._clock, self._memory)
+        return plan
+
+    def quickly(self, snapshot: Snapshot) -> Plan:
+        """Return the greedy plan of a snapshot that is looked at beside the round, and is no round of its own."""
+        options = replace(self._options, solver=SolverChoice.GREEDY, reasons=False)
+        plan, _ = plan_next(snapshot, options, self._clock, self._memory)
         return plan
