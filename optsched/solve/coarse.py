@@ -46,7 +46,7 @@ class CoarseSolver:
     def solve(self, problem: Problem, hint: Assignment, budget: Budget, clock: Clock) -> Result:
         """Return the better of the hint and the placed admission, with admission's bounds."""
         if len(problem.nodes.capacity) <= EXACT_NODES:
-            budget = dataclasses.replace(budget, turn=None)
+            budget = dataclasses.replace(budget, turn=None, bounds=True)
         if budget.turn is not None:
             budget = dataclasses.replace(budget, wall_s=budget.wall_s * BRIEF_SHARE)
         spent = Spent(budget, clock)
@@ -62,6 +62,8 @@ class CoarseSolver:
         plan = hint
         if stages.solution is not None:
             plan = Attempts(problem, admission, stages, goals, hint, spent, self._guard).run()
+        if not budget.bounds:
+            return Result(plan, proven=_is_best(problem, goals, score(problem, plan)), deterministic_s=spent.deterministic_s)
         if len(problem.nodes.capacity) > EXACT_NODES:
             return _bounded(problem, admission, goals, plan, spent)
         return _refined(problem, admission, goals, plan, spent)

@@ -18,6 +18,9 @@ from optsched.values.snapshot import Snapshot
 ENDLESS_S = 1e9
 """A wall budget that never runs out: counted work bounds the search, so that the same seed gives the same plans."""
 
+BOUND_EVERY = 10
+"""One round in so many says how far from the best it is: enough for quantiles, and a quarter of the time is saved."""
+
 See = Callable[[Snapshot], Snapshot]
 """What a planner sees of a snapshot."""
 
@@ -43,6 +46,10 @@ class Seeing:
         """Return the plan of what it sees."""
         return self.planner(self._see(snapshot))
 
+    def quickly(self, snapshot: Snapshot) -> Plan:
+        """Return the greedy plan of what it sees."""
+        return self.planner.quickly(self._see(snapshot))
+
 
 def rounds(means: Means, solver: SolverChoice) -> RoundPlanner:
     """Return optsched's planner of consecutive rounds. Nobody reads why simulated jobs wait."""
@@ -53,6 +60,7 @@ def rounds(means: Means, solver: SolverChoice) -> RoundPlanner:
         deterministic_s=means.deterministic_s,
         prove=0,
         reasons=False,
+        bound_every=BOUND_EVERY,
     )
     return RoundPlanner(options, StoppedClock())
 
