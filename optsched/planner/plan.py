@@ -45,8 +45,8 @@ class PlanOptions:
     With `deterministic_s` and a budget that does not run out, the same snapshot and seed give the same plan. `tasks`
     adds every task's rank, node, GPUs and slice. `prove` bounds how many waiting jobs have their advice proven by
     planning again. Without `reasons` nobody is told why a job waits that could run: what is planned is the same.
-    `bound_every`: of large rounds that follow one another about one in so many, drawn by its instant, has its gap worked
-    out; the others say nothing of theirs.
+    `bound_every`: of large rounds that follow one another about one in so many, drawn by its instant, has its gap
+    worked out; the others say nothing of theirs.
     """
 
     budget_s: float | None = None

@@ -63,7 +63,8 @@ class CoarseSolver:
         if stages.solution is not None:
             plan = Attempts(problem, admission, stages, goals, hint, spent, self._guard).run()
         if not budget.bounds:
-            return Result(plan, proven=_is_best(problem, goals, score(problem, plan)), deterministic_s=spent.deterministic_s)
+            proven = _is_best(problem, goals, score(problem, plan))
+            return Result(plan, proven=proven, deterministic_s=spent.deterministic_s)
         if len(problem.nodes.capacity) > EXACT_NODES:
             return _bounded(problem, admission, goals, plan, spent)
         return _refined(problem, admission, goals, plan, spent)

@@ -16,8 +16,8 @@ class Budget:
 
     With `deterministic_s` set and a wall budget that never runs out, the same problem and seed give the same answer.
     `turn` is for rounds that follow one another closely: a large round then tries one way of placing, the turn's, and
-    leaves its bounds open by a thousandth of the GPUs. None: all that time allows. Without `bounds` nothing is worked out
-    that is not needed for the plan.
+    leaves its bounds open by a thousandth of the GPUs. None: all that time allows. Without `bounds` nothing is worked
+    out that the plan does not need.
     """
 
     wall_s: float

@@ -7,6 +7,7 @@ from dataclasses import replace
 from optsched.clock import StoppedClock
 from optsched.planner.memory import remembered
 from optsched.planner.plan import PlanOptions, plan_next, plan_round
+from optsched.solve.coarse import EXACT_NODES
 from optsched.values.cluster import NodeState
 from tests.builders import job, nodes, racks, snapshot
 
@@ -36,3 +37,21 @@ def test_a_small_round_is_planned_with_a_memory_as_without_one():
     second, _ = plan_next(whole, COUNTED, StoppedClock(), memory)
     assert first == alone
     assert second == alone
+
+
+def test_the_gap_of_a_large_round_is_worked_out_at_the_instants_that_are_drawn():
+    many = " ".join(f"n{number}" for number in range(EXACT_NODES + 1))
+    sizes = (256, 512, 8, 16, 1)
+    whole = snapshot(nodes(many), *(job(f"j{number}").gang(gpus) for number, gpus in enumerate(sizes)))
+    sampled = replace(COUNTED, bound_every=5)
+    known = 0
+    for minute in range(30):
+        now = replace(whole, now=whole.now + 60 * minute)
+        _, memory = plan_next(now, COUNTED, StoppedClock(), None)
+        each, _ = plan_next(now, COUNTED, StoppedClock(), memory)
+        some, _ = plan_next(now, sampled, StoppedClock(), memory)
+        assert each.round.gap is not None
+        assert some.starts == each.starts
+        assert some.round.gap in (None, each.round.gap)
+        known += some.round.gap is not None
+    assert 0 < known < 30

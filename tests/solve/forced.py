@@ -132,9 +132,9 @@ def _decisions(admission: Admission, plan: Assignment) -> Iterator[tuple[cp_mode
         yield resize.step * resize.lost, max(0, -more)
         yield resize.step * resize.gained, max(0, more)
     for retyping in groups.retypings:
-        stays = retyping.job.index in plan.stopped
+        running = [job for job in retyping.jobs if job.index not in plan.stopped]
         for y, variable in retyping.to.items():
-            yield variable, int(not stays and gpu_type(retyping.job) == y)
+            yield variable, sum(gpu_type(job) == y for job in running)
 
 
 def beaten(problem: Problem, result: Result, other: Score) -> str:

@@ -7,7 +7,7 @@ proofs.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,7 +18,7 @@ from ortools.sat.python.cp_model import CpModel, IntVar
 
 from optsched.rounds.assignment import Assignment
 from optsched.rounds.problem import Problem
-from optsched.rounds.score import loss_at, size_of
+from optsched.rounds.score import gpu_type_of, loss_at, size_of
 from optsched.solve.cpsat.admission_moves import moves_bill, waits_bill
 from optsched.solve.cpsat.admission_rights import Claims, add_needs, add_rights
 from optsched.solve.cpsat.admission_rules import add_ceilings, add_payment, add_room, add_stop_limit, sum_parts
@@ -106,6 +106,11 @@ class Admission:
             job = resize.job
             gained = 0 if job.index in plan.stopped else size_of(plan.after(job)) - job.size_now
             counts += [(resize.lost, max(0, -gained) // resize.step), (resize.gained, max(0, gained) // resize.step)]
+        for retyping in groups.retypings:
+            moved = Counter(
+                gpu_type_of(self.problem, plan.after(job)) for job in retyping.jobs if job.index in plan.changed
+            )
+            counts += [(variable, moved[y]) for y, variable in retyping.to.items()]
         for variable, count in counts:
             model.add_hint(model.get_int_var_from_proto_index(variable.index), count)
 
@@ -220,7 +225,12 @@ class Admission:
 
     def _types(self, value: Callable[[Linear], int]) -> dict[int, int]:
         """Return the GPU types that a solution gives to those who could have another; of jobs alike any has any."""
-        found = {r.job.index: y for r in self.groups.retypings for y, variable in r.to.items() if value(variable)}
+        found: dict[int, int] = {}
+        for retyping in self.groups.retypings:
+            # The cheapest to stop are those who stop.
+            staying = iter(retyping.jobs[0 if retyping.stops is None else value(retyping.stops.count) :])
+            for y, variable in retyping.to.items():
+                found.update({job.index: y for job in islice(staying, value(variable))})
         for group in self.groups.starts:
             if len(group.by_type) > 1:
                 starting = iter(group.jobs[: value(group.count)])

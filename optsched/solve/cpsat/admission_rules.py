@@ -110,7 +110,7 @@ class _Slots:
         if held and job.index in groups.scope.resizes:
             held = 0 if elsewhere else min(held, job.minimum // piece * (piece // g))
         if held and job.index in groups.scope.moves:
-            away = elsewhere or groups.retypes(job)
+            away = elsewhere or bool(groups.targets(job))
             held = 0 if away else min(held, job.size_now // piece * (piece // g))
         if held:
             wanted.add_constant(held)
@@ -153,9 +153,9 @@ def add_retyped(groups: Groups, y: int, wanted: Sum) -> None:
     for retyping in groups.retypings:
         for target, variable in retyping.to.items():
             if target == y:
-                wanted.add(variable, retyping.job.size_now, 1)
+                wanted.add(variable, retyping.first.size_now, len(retyping.jobs))
             elif retyping.home == y:
-                wanted.add(variable, -groups.open_gpus(retyping.job), 1)
+                wanted.add(variable, -groups.open_gpus(retyping.first), len(retyping.jobs))
 
 
 def add_ceilings(groups: Groups) -> None:

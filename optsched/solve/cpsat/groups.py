@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
-from ortools.sat.python.cp_model import IntVar
+from ortools.sat.python.cp_model import IntVar, LinearExpr
 
 from optsched.rounds.problem import Cut, Ints, Problem, RoundJob, What
 from optsched.rounds.room import usable
@@ -78,11 +78,20 @@ class Resize:
 
 @dataclass(slots=True)
 class Retyping:
-    """A running job that may move to another GPU type: `to` says to which, if any."""
+    """Running jobs alike that may move to another GPU type: `to` says how many to which.
 
-    job: RoundJob
+    `stops` are the same jobs, the cheapest to stop first; None where they are not to be stopped.
+    """
+
+    jobs: list[RoundJob]
     home: int
     to: dict[int, IntVar]
+    stops: Stops | None
+
+    @property
+    def first(self) -> RoundJob:
+        """A job that stands for all."""
+        return self.jobs[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +142,7 @@ class Groups:
         self._add_stops()
         for j in sorted(scope.resizes):
             self._add_resize(problem.jobs[j])
-        for j in sorted(scope.moves):
-            self._add_retyping(problem.jobs[j])
+        self._add_retypings()
         for job in problem.running:
             self._fixed_parts(job)
 
@@ -276,7 +284,7 @@ class Groups:
 
     def _stop_key(self, job: RoundJob) -> tuple[object, ...]:
         takeable = self.problem.takeable[job.index]
-        alone = job.index in self.scope.resizes or self.retypes(job)
+        nodes = self.problem.nodes
         return (
             job.team,
             job.claim_team,
@@ -285,16 +293,17 @@ class Groups:
             job.size_now,
             job.minimum,
             self.piece(job),
-            tuple(sorted((count, bool(self.problem.nodes.taking[n])) for n, count in job.spread_now)),
+            tuple(sorted((count, bool(nodes.taking[n]), int(nodes.gpu_type[n])) for n, count in job.spread_now)),
             gpu_type_of(self.problem, job.spread_now),
             job.movable,
+            self.targets(job),
             takeable.above_quota[0],
             takeable.above_entitlement[0],
             takeable.inside_quota,
             job.light,
             *self._side(job),
             self._ceilings.get(job.index, ()),
-            job.index if alone else -1,
+            job.index if job.index in self.scope.resizes else -1,
         )
 
     def open_gpus(self, job: RoundJob) -> int:
@@ -354,10 +363,12 @@ class Groups:
         self._part(job, key, home, lost, most_lost, -step)
         self._part(job, key, home, gained, most_gained, step)
 
-    def retypes(self, job: RoundJob) -> bool:
-        """Return whether a running job may move to another GPU type: it may run on one that it allows no more."""
+    def targets(self, job: RoundJob) -> tuple[int, ...]:
+        """Return the other GPU types that a running job may move to: it may run on one that it allows no more."""
+        if job.index not in self.scope.moves:
+            return ()
         home = gpu_type_of(self.problem, job.spread_now)
-        return job.index in self.scope.moves and any(s > 0 and y != home for y, s in enumerate(job.type_speed))
+        return tuple(y for y, speed in enumerate(job.type_speed) if speed > 0 and y != home)
 
     def free(self, y: int) -> int:
         """Return the GPUs of a type that are free to take, and those that jobs of another type may leave.
@@ -373,24 +384,30 @@ class Groups:
                 stray += sum(count for n, count in spread if here[n])
         return int(nodes.free[here].sum()) + stray
 
-    def _add_retyping(self, job: RoundJob) -> None:
-        if not self.retypes(job):
-            return
-        home = gpu_type_of(self.problem, job.spread_now)
-        to = {
-            y: self.model.new_bool_var(f"{job.index} to {y}")
-            for y, speed in enumerate(job.type_speed)
-            if speed > 0 and y != home
-        }
-        others = [self.stop_of[job.index].count] if job.index in self.stop_of else []
-        others += [resize.active for resize in self.resizes if resize.job is job]
-        self.model.add_at_most_one([*to.values(), *others])
-        self.retypings.append(Retyping(job, home, to))
-        kept, priorities = min(job.minimum, job.size_now), len(self.problem.priorities)
+    def _add_retypings(self) -> None:
+        alike: dict[tuple[object, ...], list[RoundJob]] = defaultdict(list)
+        for j in sorted(self.scope.moves):
+            job = self.problem.jobs[j]
+            if self.targets(job):
+                stops = self.stop_of.get(j)
+                alike[self._stop_key(job) if stops is None else (id(stops),)].append(job)
+        for number, jobs in enumerate(alike.values()):
+            self._add_retyping_group(number, jobs)
+
+    def _add_retyping_group(self, number: int, jobs: list[RoundJob]) -> None:
+        """Add that each of jobs alike moves to one other type, stops, changes its size, or does none of this."""
+        model, first, size = self.model, jobs[0], len(jobs)
+        home, stops = gpu_type_of(self.problem, first.spread_now), self.stop_of.get(first.index)
+        to = {y: model.new_int_var(0, size, f"retype {number} to {y}") for y in self.targets(first)}
+        others = [] if stops is None else [stops.count]
+        others += [resize.active for resize in self.resizes if resize.job is first]
+        model.add(LinearExpr.sum([*to.values(), *others]) <= size)
+        self.retypings.append(Retyping(jobs if stops is None else stops.jobs, home, to, stops))
+        kept, priorities = min(first.minimum, first.size_now), len(self.problem.priorities)
         for y, variable in to.items():
-            for key, gpus in ((job.priority, kept), (priorities + job.priority, job.size_now - kept)):
-                self._part(job, key, home, variable, 1, -gpus)
-                self._part(job, key, y, variable, 1, gpus)
+            for key, gpus in ((first.priority, kept), (priorities + first.priority, first.size_now - kept)):
+                self._part(first, key, home, variable, size, -gpus)
+                self._part(first, key, y, variable, size, gpus)
 
     def _fixed_parts(self, job: RoundJob) -> None:
         kept, priorities = min(job.minimum, job.size_now), len(self.problem.priorities)
