@@ -56,7 +56,7 @@ class CoarseSolver:
         placing = placing_s(problem, sum(not problem.jobs[j].running for j in hint.changed))
         share_s = max(spent.wall_left_s / 2, min(spent.wall_left_s * ADMISSION_SHARE, spent.wall_left_s - 2 * placing))
         share = dataclasses.replace(budget, wall_s=share_s)
-        stages = Stages(admission.unstaged(), Spent(share, clock), lean=True)
+        stages = Stages(admission.unstaged, Spent(share, clock), lean=True)
         goals = admit(problem, admission, stages, hint, brief=budget.turn is not None)
         spent.deterministic_s += stages.spent.deterministic_s
         plan = hint

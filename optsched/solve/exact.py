@@ -152,8 +152,7 @@ class ExactModel:
         tie = stages.maximize(tie_goal, RANK_SHARE, tie_most)
         if tie.value is None:
             return self._unfinished(hint, stages, bounds, spent)
-        if not isinstance(tie_goal, int):
-            stages.model.add(tie_goal >= tie.value)
+        stages.keep(tie_goal, tie.value)
         bill = stages.minimize(self.bill, 1.0)
         if stages.solution is None:
             assignment = Assignment()

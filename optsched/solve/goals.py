@@ -84,8 +84,7 @@ def _in_order(problem: Problem, admission: Admission, stages: Stages) -> Goals:
     tie = stages.maximize(tie_goal, RANK_SHARE)
     if tie.value is None:
         return Goals(tuple(ranks), None, None)
-    if not isinstance(tie_goal, int):
-        stages.model.add(tie_goal >= tie.value)
+    stages.keep(tie_goal, tie.value)
     bill = stages.minimize(admission.bill(), 1.0, _left_open(problem))
     return Goals(tuple(ranks), tie, max(least_bill(problem), bill.bound))
 
@@ -145,13 +144,13 @@ class _Climb:
         value = self.now[position]
         bound = max(value, bound)
         self.relaxation.keep(self.flat[position], value, bound)
-        self.stages.model.add(self.linear[position] >= value)
+        self.stages.keep(self.linear[position], value)
         return StageResult(value, bound, bound == value)
 
     def _search(self, position: int, bound: int) -> StageResult | None:
         """Maximise one goal; None where time ran out before anything was found."""
         linear = self.linear[position]
-        self.stages.model.add(linear >= self.now[position])
+        self.stages.keep(linear, self.now[position])
         found = self.stages.maximize(linear, RANK_SHARE)
         self.searched = True
         if found.value is None:
@@ -176,9 +175,9 @@ class _Climb:
                 scale = min(scale * WORTH, LARGEST_LEAN_SUM)
         self._improve(total)
         for each in range(position, tie):
-            self.stages.model.add(self.linear[each] >= self.now[each])
+            self.stages.keep(self.linear[each], self.now[each])
         self._improve(self.linear[tie])
-        self.stages.model.add(self.linear[tie] >= self.now[tie])
+        self.stages.keep(self.linear[tie], self.now[tie])
         if self.solution is not None:
             self.stages.solution = self.solution
             if self.stages.minimize(self.admission.bill(), 1.0).value is not None:

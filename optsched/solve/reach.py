@@ -26,6 +26,7 @@ class Reach:
         self._resizes = _flags(count, resizes)
         self._claims: dict[tuple[object, ...], Claim] = {}
         self._known: dict[tuple[object, ...], Ints] = {}
+        self._kinds: dict[int, tuple[object, ...]] = {}
         shape = (len(problem.team_names), len(problem.priorities), len(problem.gpu_types))
         # What stays whatever happens: the part of each line that nobody can stop.
         self._fixed: Use = use_of(
@@ -63,8 +64,11 @@ class Reach:
 
     def kind(self, job: RoundJob) -> tuple[object, ...]:
         """Return what the job's rights depend on."""
-        standing = (job.emergency, job.due, job.may_break_quota, job.starved)
-        return (job.team, job.priority, *standing, self.best_claim(job))
+        found = self._kinds.get(job.index)
+        if found is None:
+            standing = (job.emergency, job.due, job.may_break_quota, job.starved)
+            found = self._kinds[job.index] = (job.team, job.priority, *standing, self.best_claim(job))
+        return found
 
     def givers(self, job: RoundJob) -> tuple[Flags, Flags]:
         """Return the running jobs whose stop, and whose move, could make room for the job; shape (running,) each."""
@@ -80,8 +84,7 @@ class Reach:
         found = self._known.get(key)
         if found is None:
             stopped, _ = self.givers(job)
-            found, _, _ = self._victims.freed(stopped | self._resizes)
-            self._known[key] = found
+            found = self._known[key] = self._victims.freed(stopped | self._resizes)
         return found
 
     def room(self, job: RoundJob) -> Ints:
@@ -90,8 +93,7 @@ class Reach:
         found = self._known.get(kind)
         if found is None:
             stopped, moved = self.givers(job)
-            freed, _, _ = self._victims.freed(stopped | moved | self._resizes)
-            nodes = self.problem.nodes
+            freed, nodes = self._victims.freed(stopped | moved | self._resizes), self.problem.nodes
             found = self._known[kind] = np.minimum(nodes.capacity, nodes.free + freed)
         return found
 

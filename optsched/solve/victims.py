@@ -73,15 +73,10 @@ class Victims:
             mask = mask | not_lower
         return np.asarray(mask, dtype=bool)
 
-    def freed(self, gone: Flags) -> tuple[Ints, Ints, Ints]:
-        """Return GPUs, CPUs and memory per node that the jobs in `gone` hold, each of shape (N,)."""
+    def freed(self, gone: Flags) -> Ints:
+        """Return the GPUs per node that the jobs in `gone` hold, (N,)."""
         here = gone[self.pair_job]
-        nodes, count = self.pair_node[here], self._nodes
-        return (
-            np.bincount(nodes, self.pair_gpus[here], count).astype(np.int64),
-            np.bincount(nodes, self.pair_cpus[here], count).astype(np.int64),
-            np.bincount(nodes, self.pair_memory[here], count).astype(np.int64),
-        )
+        return np.bincount(self.pair_node[here], self.pair_gpus[here], self._nodes).astype(np.int64)
 
     @cached_property
     def on_node(self) -> dict[int, list[tuple[int, int]]]:

@@ -275,6 +275,11 @@ def add_needs(groups: Groups) -> None:
 
     Those are starts of its own team that are more urgent, and starts that take from anybody. Comes after the rights.
     """
+    anybody: list[Starts] = []
+    own: dict[int, list[Starts]] = defaultdict(list)
+    for group in groups.starts:
+        exempt = group.first.emergency or group.first.due
+        (anybody if exempt else own[group.first.team]).append(group)
     for stops in groups.stops:
         victim, count = stops.first, len(stops.jobs)
         unmet = Sum()
@@ -283,8 +288,7 @@ def add_needs(groups: Groups) -> None:
             unmet.add(stops.taken, -1, count)
         on_node: Counter[int] = Counter(n for job in stops.jobs for n, _ in job.spread_now)
         crowd = max(on_node.values(), default=0)
-        for group in groups.starts:
-            job = group.first
-            if job.emergency or job.due or (job.team == victim.team and job.priority < victim.priority):
-                unmet.add(group.count, -min(count, crowd * (job.minimum // group.piece)), len(group.jobs))
+        for group in (*anybody, *(each for each in own[victim.team] if each.first.priority < victim.priority)):
+            pieces = group.first.minimum // group.piece
+            unmet.add(group.count, -min(count, crowd * pieces), len(group.jobs))
         at_most(groups.model, unmet, 0)

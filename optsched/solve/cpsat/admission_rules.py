@@ -36,46 +36,60 @@ def sum_parts(parts: list[Part], amount: Callable[[Part], int]) -> Sum:
 def add_room(groups: Groups) -> None:
     """Add that what runs after the plan fits, type by type: in GPUs, and in pieces of at least g for every size g."""
     problem, nodes = groups.problem, groups.problem.nodes
+    stays: _Stays | None = None
     for y in range(len(problem.gpu_types)):
         here = nodes.taking & (nodes.gpu_type == y)
         _add_balance(groups, y)
         pieces = {group.piece for group in groups.starts if y in group.by_type} - {1}
         if pieces:
-            slots = _Slots(groups, y, here)
+            stays = stays or _Stays(groups)
+            slots = _Slots(groups, y, here, stays)
             for g in sorted(pieces):
                 slots.add(g)
+
+
+class _Stays:
+    """What running jobs leave for others: `room` (N,) without those who cannot go.
+
+    Nor with those who are inside their quota, for other teams: what they leave, `inside` (N,) by team, is their own
+    team's, or for those that are starved. `others` go for anybody, by type those alike together.
+    """
+
+    def __init__(self, groups: Groups) -> None:
+        problem = groups.problem
+        could_go = groups.scope.stops | groups.scope.moves | groups.scope.resizes
+        anybody = any(job.emergency or job.due for job in problem.jobs)
+        self.room: Ints = problem.nodes.capacity.copy()
+        self.inside: dict[int, Ints] = {}
+        others: dict[int, dict[object, list[RoundJob]]] = defaultdict(dict)
+        for job in problem.running:
+            goes, takeable = job.index in could_go, problem.takeable[job.index]
+            shrinks_for_others = job.index in groups.scope.resizes and takeable.above_quota[1]
+            inside = goes and takeable.inside_quota and not anybody and not shrinks_for_others
+            if goes and not inside:
+                alike = others[gpu_type_of(problem, job.spread_now)]
+                alike.setdefault(groups.kind_of_running(job), []).append(job)
+                continue
+            if inside and job.team not in self.inside:
+                self.inside[job.team] = np.zeros(len(self.room), dtype=np.int64)
+            for n, count in job.spread_now:
+                self.room[n] -= count
+                if inside:
+                    self.inside[job.team][n] += count
+        self.others = {y: [*alike.values()] for y, alike in others.items()}
 
 
 class _Slots:
     """Room for pieces of at least g GPUs on the nodes of one type.
 
     A node holds at most floor(room / g) of them. A running job that stays has there what it has now, one that moves has
-    its pieces somewhere; who cannot go takes its GPUs off the room. So does who is inside its quota, for other teams:
-    what it leaves is its own team's, or for those that are starved.
+    its pieces somewhere; who cannot go takes its GPUs off the room, and so does who is inside its quota.
     """
 
-    def __init__(self, groups: Groups, y: int, here: Flags) -> None:
+    def __init__(self, groups: Groups, y: int, here: Flags, stays: _Stays) -> None:
         self.groups, self.y, self.here = groups, y, here
-        problem = groups.problem
-        could_go = groups.scope.stops | groups.scope.moves | groups.scope.resizes
-        anybody = any(job.emergency or job.due for job in problem.jobs)
-        self.room: Ints = problem.nodes.capacity.copy()
-        self.inside: dict[int, Ints] = {}
-        self.others: list[RoundJob] = []
-        for job in problem.running:
-            goes, takeable = job.index in could_go, problem.takeable[job.index]
-            shrinks_for_others = job.index in groups.scope.resizes and takeable.above_quota[1]
-            inside = goes and takeable.inside_quota and not anybody and not shrinks_for_others
-            if goes and not inside:
-                if gpu_type_of(problem, job.spread_now) == y:
-                    self.others.append(job)
-                continue
-            for n, count in job.spread_now:
-                self.room[n] -= count
-                if inside:
-                    team = self.inside.setdefault(job.team, np.zeros(len(self.room), dtype=np.int64))
-                    team[n] += count
-        self.room = np.where(here, np.maximum(self.room, 0), 0)
+        self.inside, self.others = stays.inside, stays.others.get(y, [])
+        self.room = np.where(here, np.maximum(stays.room, 0), 0)
 
     def add(self, g: int) -> None:
         """Add the rule for one size."""
@@ -88,8 +102,8 @@ class _Slots:
                 mine = (own[group.first.team], starved) if group.first.starved else (own[group.first.team],)
                 for amount in (wanted, *mine):
                     amount.add(group.by_type[self.y], pieces, len(group.jobs))
-        for job in self.others:
-            own[job.team].add_constant(self._add_kept(job, g, wanted))
+        for jobs in self.others:
+            own[jobs[0].team].add_constant(self._add_kept(jobs, g, wanted))
         teams = sum((inside > 0 for inside in self.inside.values()), np.zeros(len(self.room), dtype=np.int64))
         for team, inside in self.inside.items():
             # Where several teams leave room, a few GPUs of each may add up to a slot of either.
@@ -101,10 +115,10 @@ class _Slots:
                 wanted.add(by_own, -1, most)
         at_most(self.groups.model, wanted, int((self.room // g).sum()))
 
-    def _add_kept(self, job: RoundJob, g: int, wanted: Sum) -> int:
-        """Add the pieces that a running job has for sure unless it stops; returns how many it may have."""
-        groups, held = self.groups, sum(count // g for n, count in job.spread_now if self.here[n])
-        piece = groups.piece(job)
+    def _add_kept(self, jobs: list[RoundJob], g: int, wanted: Sum) -> int:
+        """Add the pieces that running jobs alike have for sure unless they stop; returns how many they may have."""
+        groups, job = self.groups, jobs[0]
+        held, piece = sum(count // g for n, count in job.spread_now if self.here[n]), groups.piece(job)
         most = max(held, job.size_now // piece * (piece // g))
         elsewhere = any(not self.here[n] for n, _ in job.spread_now)
         if held and job.index in groups.scope.resizes:
@@ -113,12 +127,11 @@ class _Slots:
             away = elsewhere or bool(groups.targets(job))
             held = 0 if away else min(held, job.size_now // piece * (piece // g))
         if held:
-            wanted.add_constant(held)
+            wanted.add_constant(held * len(jobs))
             stops = groups.stop_of.get(job.index)
-            # Jobs of one group hold alike: the first counts for all.
-            if stops is not None and stops.first is job:
+            if stops is not None:
                 wanted.add(stops.count, -held, len(stops.jobs))
-        return most
+        return most * len(jobs)
 
 
 def _add_balance(groups: Groups, y: int) -> None:

@@ -6,6 +6,7 @@ with the same solutions.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -43,10 +44,12 @@ class Box:
             raise SolverFailed("what admission must keep contradicts itself")
         self.low, self.high = found
         self.rows = _left_open(rows, self.low, self.high)
-        self.model = self._reduced(model)
+        self._whole = model
 
-    def _reduced(self, whole: Recorded) -> CpModel:
-        """Return the model with these ranges, without the constraints that always hold in them."""
+    @cached_property
+    def model(self) -> CpModel:
+        """The model with these ranges, without the constraints that always hold in them; made when it is needed."""
+        whole = self._whole
         model = whole.clone()
         for variable, low, high in zip(model.proto.variables, self.low.tolist(), self.high.tolist(), strict=True):
             domain = variable.domain

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from ortools.sat.python.cp_model import IntVar, LinearExpr
 
 from optsched.rounds.problem import Cut, Ints, Problem, RoundJob, What
-from optsched.rounds.room import usable
 from optsched.rounds.score import gpu_type_of, loss_at
 from optsched.solve.cpsat.decisions import Scope
+from optsched.solve.cpsat.losses import LeastLosses
 from optsched.solve.cpsat.recorded import Recorded
 from optsched.solve.reach import Reach
 
@@ -135,16 +136,14 @@ class Groups:
         # What is on a node may exceed what is left of it.
         pairs, count = problem.occupancy, len(problem.nodes.capacity)
         self._booked = np.bincount(pairs.pair_node, pairs.pair_gpus, count).astype(np.int64)
-        self._all_inside = all(bool((inside >= 0).all()) for inside in problem.tree.domain_of)
         self._capacities: dict[tuple[object, ...], int] = {}
-        self._losses: dict[tuple[object, ...], dict[int, int]] = {}
+        self._losses = LeastLosses(problem, self.reach)
         self._add_starts()
         self._add_stops()
         for j in sorted(scope.resizes):
             self._add_resize(problem.jobs[j])
         self._add_retypings()
-        for job in problem.running:
-            self._fixed_parts(job)
+        self._add_fixed_parts()
 
     def _side(self, job: RoundJob) -> tuple[int, int]:
         """Return the CPUs and memory for each GPU, where any quota, entitlement or limit counts them."""
@@ -157,11 +156,11 @@ class Groups:
         alike: dict[tuple[object, ...], list[RoundJob]] = defaultdict(list)
         for j in sorted(self.scope.starts):
             job = self.problem.jobs[j]
-            losses = self._least_losses(job)
+            losses = self._losses.of(job)
             if losses:
                 alike[self._start_key(job, losses)].append(job)
         for number, jobs in enumerate(alike.values()):
-            self._add_start_group(number, jobs, self._least_losses(jobs[0]))
+            self._add_start_group(number, jobs, self._losses.of(jobs[0]))
 
     def _start_key(self, job: RoundJob, losses: dict[int, int]) -> tuple[object, ...]:
         return (
@@ -217,51 +216,6 @@ class Groups:
         own = math.gcd(*(count for _, count in job.spread_now))
         return math.gcd(self._capacities[key], own) or 1
 
-    def _least_losses(self, job: RoundJob) -> dict[int, int]:
-        """Return the least placement loss at the minimum by GPU type, of those types that could hold the job."""
-        # Jobs alike share what they are made of, so that it is known by where it lies.
-        who = (job.team, job.claim_team, job.priority, job.emergency, job.due, job.may_break_quota, job.starved)
-        shared = (id(job.nodes), id(job.type_speed), id(job.span_speed), id(job.slices), job.required, job.preferred)
-        size = (job.cut.value, job.unit, job.minimum, job.maximum, job.cpus_per_gpu_u, job.memory_per_gpu_u)
-        key = (*who, *shared, *size)
-        found = self._losses.get(key)
-        if found is None:
-            nodes = self.problem.nodes
-            room = usable(job, nodes, self.reach.room(job), nodes.cpus_u, nodes.memory_u)
-            allowed = [y for y, speed in enumerate(job.type_speed) if speed > 0]
-            found = {}
-            for y in allowed:
-                loss = self._least_loss(job, np.where(nodes.gpu_type == y, room, 0), y)
-                if loss is not None:
-                    found[y] = loss
-            self._losses[key] = found
-        return found
-
-    def _least_loss(self, job: RoundJob, room: Ints, y: int) -> int | None:
-        """Return the least loss in this room, by the narrowest level that could hold the job; None if none could.
-
-        However much moves, no more becomes free in one domain without force than is free in all.
-        """
-        problem, tree = self.problem, self.problem.tree
-        if int(room.sum()) < job.minimum:
-            return None
-        free = int(np.maximum(problem.nodes.free, 0).sum())
-        forced = np.minimum(self.reach.forced(job), room)
-        spans = [-1] if job.required is None else []
-        # Where a node has room for it all, so have all domains that the node is in.
-        on_a_node = self._all_inside and int(room.max(initial=0)) >= job.minimum
-        for level in range(len(tree.levels)):
-            if not on_a_node:
-                most = np.minimum(tree.sum_per_domain(level, room), free + tree.sum_per_domain(level, forced))
-                if int(most.max(initial=0)) < job.minimum:
-                    continue
-            if job.required is None or level >= job.required:
-                spans.append(level)
-        if not spans:
-            return None
-        # A larger size loses more, or gains more where a span is faster than full speed.
-        return min(loss_at(problem, job, size, span, y) for span in spans for size in (job.minimum, job.maximum))
-
     # --- what runs
 
     def _add_stops(self) -> None:
@@ -306,6 +260,11 @@ class Groups:
             job.index if job.index in self.scope.resizes else -1,
         )
 
+    def kind_of_running(self, job: RoundJob) -> object:
+        """Return what running jobs share that may stop, move and hold pieces alike."""
+        stops = self.stop_of.get(job.index)
+        return self._stop_key(job) if stops is None else id(stops)
+
     def open_gpus(self, job: RoundJob) -> int:
         """Return the GPUs that the job holds on nodes that take new work."""
         return sum(count for n, count in job.spread_now if self.problem.nodes.taking[n])
@@ -316,12 +275,15 @@ class Groups:
 
     def move_cost(self, job: RoundJob) -> int:
         """Return the least that moving a running job adds to the bill; below 0 where it could pay."""
-        best = min(
-            loss_at(self.problem, job, job.size_now, span, y)
-            for y, speed in enumerate(job.type_speed)
-            if speed > 0
-            for span in range(-1, self._narrowest(job.size_now, y) + 1)
-        )
+        key = ("least loss", job.type_speed, job.span_speed, job.size_now)
+        best = self._capacities.get(key)
+        if best is None:
+            best = self._capacities[key] = min(
+                loss_at(self.problem, job, job.size_now, span, y)
+                for y, speed in enumerate(job.type_speed)
+                if speed > 0
+                for span in range(-1, self._narrowest(job.size_now, y) + 1)
+            )
         return best + job.costs.move - self.problem.loss_now[job.index]
 
     def _narrowest(self, size: int, y: int) -> int:
@@ -375,22 +337,27 @@ class Groups:
 
         What runs may lie on nodes of several types, and counts for that of the first.
         """
-        nodes, scope = self.problem.nodes, self.scope
-        here = nodes.taking & (nodes.gpu_type == y)
-        stray = 0
+        nodes = self.problem.nodes
+        return int(nodes.free[nodes.taking & (nodes.gpu_type == y)].sum()) + self._strays[y]
+
+    @cached_property
+    def _strays(self) -> Counter[int]:
+        """The GPUs of each type that jobs of another type may leave."""
+        nodes, scope, found = self.problem.nodes, self.scope, Counter[int]()
+        gpu_type, taking = nodes.gpu_type.tolist(), nodes.taking.tolist()
         for j in scope.stops | scope.moves | scope.resizes:
             spread = self.problem.jobs[j].spread_now
-            if gpu_type_of(self.problem, spread) != y:
-                stray += sum(count for n, count in spread if here[n])
-        return int(nodes.free[here].sum()) + stray
+            for n, count in spread:
+                if taking[n] and gpu_type[n] != gpu_type[spread[0][0]]:
+                    found[gpu_type[n]] += count
+        return found
 
     def _add_retypings(self) -> None:
-        alike: dict[tuple[object, ...], list[RoundJob]] = defaultdict(list)
+        alike: dict[object, list[RoundJob]] = defaultdict(list)
         for j in sorted(self.scope.moves):
             job = self.problem.jobs[j]
             if self.targets(job):
-                stops = self.stop_of.get(j)
-                alike[self._stop_key(job) if stops is None else (id(stops),)].append(job)
+                alike[self.kind_of_running(job)].append(job)
         for number, jobs in enumerate(alike.values()):
             self._add_retyping_group(number, jobs)
 
@@ -409,11 +376,20 @@ class Groups:
                 self._part(first, key, home, variable, size, -gpus)
                 self._part(first, key, y, variable, size, gpus)
 
-    def _fixed_parts(self, job: RoundJob) -> None:
-        kept, priorities = min(job.minimum, job.size_now), len(self.problem.priorities)
-        home = gpu_type_of(self.problem, job.spread_now)
-        self._part(job, job.priority, home, None, 1, kept)
-        self._part(job, priorities + job.priority, home, None, 1, job.size_now - kept)
+    def _add_fixed_parts(self) -> None:
+        """Add what all running jobs have now, those together that count for the same."""
+        priorities, have = len(self.problem.priorities), Counter[tuple[int, int, object]]()
+        one: dict[tuple[int, int, object], RoundJob] = {}
+        for job in self.problem.running:
+            home = gpu_type_of(self.problem, job.spread_now)
+            kept = min(job.minimum, job.size_now)
+            who = (job.line_team, job.claim_team, *self._side(job), self._ceilings.get(job.index, ()))
+            for key, gpus in ((job.priority, kept), (priorities + job.priority, job.size_now - kept)):
+                if gpus:
+                    have[key, home, who] += gpus
+                    one.setdefault((key, home, who), job)
+        for (key, home, alike), job in one.items():
+            self._part(job, key, home, None, 1, have[key, home, alike])
 
     def _part(self, job: RoundJob, key: int, gpu_type: int, variable: IntVar | None, most: int, gpus: int) -> None:
         if gpus and most:

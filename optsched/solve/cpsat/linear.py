@@ -72,15 +72,16 @@ def concave(amount: Ints, room: Ints, g: int, most: int) -> list[tuple[int, int]
 
     Up to `most` slots, on each node no more than fit in its `room`; the slots that can have most come first.
     """
-    shares = [
-        np.minimum(np.maximum(amount - (s - 1) * g, 0), g)[room >= s * g]
-        for s in range(1, int(room.max(initial=0)) // g + 1)
-    ]
+    counts = np.zeros(g + 1, dtype=np.int64)
+    for s in range(1, int(room.max(initial=0)) // g + 1):
+        shares = np.clip(amount - (s - 1) * g, 0, g)[room >= s * g]
+        counts += np.bincount(shares, minlength=g + 1)
     # Where the nodes end, nothing more can be had.
-    ordered = np.append(-np.sort(-np.concatenate([np.zeros(0, dtype=np.int64), *shares])), 0)
-    through = np.cumsum(ordered) - ordered
-    return [
-        (int(ordered[k]), int(through[k] - ordered[k] * k))
-        for k in np.flatnonzero(np.diff(ordered, prepend=-1)).tolist()
-        if ordered[k] < g and k <= most
-    ]
+    counts[0] += 1
+    lines, slots, through = [], 0, 0
+    for slope, count in zip(range(g, -1, -1), counts[::-1].tolist(), strict=True):
+        if slope < g and count and slots <= most:
+            lines.append((slope, through - slope * slots))
+        slots += count
+        through += slope * count
+    return lines

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -50,13 +50,32 @@ class Stages:
     """Solves stage after stage; the last solution found is the hint of the next stage and the answer in the end.
 
     `lean`: the model is small and tight. Presolving it thoroughly takes longer than solving it, and one worker that
-    leans on the linear relaxation is as fast as two of them.
+    leans on the linear relaxation is as fast as two of them. A model that may never be searched can be given as what
+    makes it.
     """
 
-    def __init__(self, model: CpModel, spent: Spent, *, lean: bool = False) -> None:
-        self.model, self.spent, self.lean = model, spent, lean
+    def __init__(self, model: CpModel | Callable[[], CpModel], spent: Spent, *, lean: bool = False) -> None:
+        self._given, self.spent, self.lean = model, spent, lean
+        self._made: CpModel | None = None if callable(model) else model
+        self._kept: list[tuple[Linear, int]] = []
         self.solution: list[int] | None = None
         self.seed = spent.budget.seed
+
+    @property
+    def model(self) -> CpModel:
+        """The model, with all that is kept."""
+        if self._made is None:
+            assert callable(self._given)
+            self._made = self._given()
+        for linear, least in self._kept:
+            self._made.add(linear >= least)
+        self._kept.clear()
+        return self._made
+
+    def keep(self, linear: Linear, least: int) -> None:
+        """Add that an expression is at least so much."""
+        if not isinstance(linear, int):
+            self._kept.append((linear, least))
 
     def maximize(self, objective: Linear, share: float, most: int | None = None) -> StageResult:
         """Maximise within `share` (0..1] of what is left of the budget; where `most` is reached nothing is searched."""
@@ -120,8 +139,7 @@ class Stages:
     def _keep(self, objectives: Sequence[Linear], values: Sequence[int]) -> None:
         """Add that what was reached is kept."""
         for objective, value in zip(objectives, values, strict=True):
-            if not isinstance(objective, int):
-                self.model.add(objective >= value)
+            self.keep(objective, value)
 
     def _apart(self, group: Sequence[Linear], found: StageResult, most: int) -> list[StageResult]:
         """Read values and bounds of single objectives off the search for their weighted sum.
