@@ -103,7 +103,8 @@ def _planned(snapshot: Snapshot, failing: Set[JobId], planner: Planner) -> tuple
     if some.preemptions or some.migrations or some.resizes:
         some = plan
     told = {each.job for each in some.queued}
-    return replace(some, queued=(*some.queued, *(each for each in rest if each.job not in told))), False
+    queued = (*some.queued, *(each for each in rest if each.job not in told))
+    return replace(some, queued=queued, settled=False), False
 
 
 def _less(snapshot: Snapshot, jobs: Set[JobId]) -> Snapshot:

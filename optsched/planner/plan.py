@@ -21,6 +21,7 @@ from optsched.rounds.check import check
 from optsched.rounds.facts import Facts
 from optsched.rounds.problem import Problem, RoundJob
 from optsched.solve.coarse import EXACT_NODES
+from optsched.solve.further import goes_further
 from optsched.solve.greedy import greedy
 from optsched.solve.ladder import Answer, SolverChoice, climb
 from optsched.solve.result import Budget, Result
@@ -56,13 +57,17 @@ class PlanOptions:
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """A round as it was solved, before it is put into words; `beyond` are queued jobs that it did not look at."""
+    """A round as it was solved, before it is put into words; `beyond` are queued jobs that it did not look at.
+
+    `settled` is as in `Plan`.
+    """
 
     problem: Problem
     beyond: Beyond
     reserved: tuple[Reserved, ...]
     answer: Answer
     wall_s: float
+    settled: bool
 
 
 PROVE_SHARE = 0.25
@@ -128,9 +133,22 @@ def solve_round(
         problem = _kept_off(problem, late)
         left = max(0.0, budget_s - (clock.monotonic_s() - started)) if budget_s > 0 else 0.0
         answer = climb(problem, options.solver, dataclasses.replace(budget, wall_s=left), clock, progress)
+    settled = options.solver is SolverChoice.GREEDY and not beyond.kinds and _settles(problem, reserved, answer)
     if beyond.kinds:
         answer = _unproven(answer)
-    return Solved(problem, beyond, reserved, answer, clock.monotonic_s() - started)
+    return Solved(problem, beyond, reserved, answer, clock.monotonic_s() - started, settled)
+
+
+def _settles(problem: Problem, reserved: Sequence[Reserved], answer: Answer) -> bool:
+    """Return whether it is known that another greedy round at the same instant could do nothing with this plan in force.
+
+    Nothing is known where a gang starts for which room was planned: others were kept out of that. Of a plan that takes
+    from nobody it is not asked: no other round is due after one.
+    """
+    plan = answer.assignment
+    takes = bool(plan.stopped) or any(j < problem.first_queued for j in plan.changed)
+    planned_for = any(each.job.index in plan.changed for each in reserved)
+    return takes and not planned_for and not goes_further(problem, plan)
 
 
 def _unproven(answer: Answer) -> Answer:
@@ -228,7 +246,7 @@ def _worded(
     progress("done", 1.0)
     queued = plan.round.queued + solved.beyond.count
     info = dataclasses.replace(plan.round, queued=queued, wall_s=clock.monotonic_s() - started)
-    return dataclasses.replace(plan, round=info)
+    return dataclasses.replace(plan, round=info, settled=solved.settled)
 
 
 def _waiting(snapshot: Snapshot, options: PlanOptions, clock: Clock, solved: Solved) -> tuple[Waiting, ...]:
