@@ -26,7 +26,8 @@ PART_ROWS = 500
 Planner = Callable[[Snapshot], Plan]
 """What plans a round: the same snapshots in the same order give the same plans.
 
-One that has a `viewer` has what is looked at from round to round remembered in it.
+One that has a `viewer` has what is looked at from round to round remembered in it. One that has a `may_start`, of a
+snapshot and a job, tells by it for less than a plan takes where that would not start the job in free room.
 """
 
 
@@ -213,13 +214,17 @@ def _called_in(state: State, snapshot: Snapshot, plan: Plan, planner: Planner) -
     guests = snapshot.carried.guests
     if not guests:
         return None
+    may_start: Callable[[Snapshot, JobId], bool] | None = getattr(planner, "may_start", None)
     # The forecast counts guests as gone: whoever could start now, were they gone, has a reservation for now.
     ready = [each for each in plan.reservations if each.start_estimate_at is not None]
     for waiting in (each for each in ready if (each.start_estimate_at or 0.0) <= state.now):
         mine = guests.get(waiting.job)
         if not mine:
             continue
-        start = next((each for each in planner(_less(snapshot, mine)).starts if each.job == waiting.job), None)
+        without = _less(snapshot, mine)
+        if may_start is not None and not may_start(without, waiting.job):
+            continue
+        start = next((each for each in planner(without).starts if each.job == waiting.job), None)
         if start is None or start.waits_for:
             continue
         placed = [(name, state.jobs[name]) for name in sorted(mine)]

@@ -7,7 +7,9 @@ from dataclasses import replace
 from optsched.clock import Clock
 from optsched.engine.view import Viewer
 from optsched.planner.memory import Memory, remembered
-from optsched.planner.plan import PlanOptions, plan_next
+from optsched.planner.plan import PlanOptions, may_start, plan_next
+from optsched.solve.ladder import SolverChoice
+from optsched.values.ids import JobId
 from optsched.values.plan import Plan
 from optsched.values.snapshot import Snapshot
 
@@ -40,3 +42,10 @@ class RoundPlanner:
             self._memory = replace(remembered(None, snapshot.cluster), turn=self._went_on_from)
         plan, self._memory = plan_next(snapshot, self._options, self._clock, self._memory)
         return plan
+
+    def may_start(self, snapshot: Snapshot, job: JobId) -> bool:
+        """Return False where it is plain that the plan of a snapshot does not start a job in free room.
+
+        A greedy plan does not where others take that room before its turn; what a search does is not known before.
+        """
+        return self._options.solver is not SolverChoice.GREEDY or may_start(snapshot, job, self._memory)

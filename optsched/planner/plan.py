@@ -21,7 +21,7 @@ from optsched.rounds.check import check
 from optsched.rounds.facts import Facts
 from optsched.rounds.problem import Problem, RoundJob
 from optsched.solve.coarse import EXACT_NODES
-from optsched.solve.further import goes_further
+from optsched.solve.further import goes_further, starts_in_turn
 from optsched.solve.greedy import greedy
 from optsched.solve.ladder import Answer, SolverChoice, climb
 from optsched.solve.result import Budget, Result
@@ -114,6 +114,7 @@ def solve_round(
     # Where it leaves the holds alone it stands: the climb checks it, and plans anew if it does not.
     base = first if eased is problem else None
     problem, reserved = reserve(problem, first)
+    held = problem
     if reserved:
         problem, base = _settled(kept_clear(problem, reserved), reserved, base)
     budget_s = _budget_s(snapshot, options)
@@ -133,22 +134,25 @@ def solve_round(
         problem = _kept_off(problem, late)
         left = max(0.0, budget_s - (clock.monotonic_s() - started)) if budget_s > 0 else 0.0
         answer = climb(problem, options.solver, dataclasses.replace(budget, wall_s=left), clock, progress)
-    settled = options.solver is SolverChoice.GREEDY and not beyond.kinds and _settles(problem, reserved, answer)
+    # What a search finds the next time is not known before.
+    settled = options.solver is SolverChoice.GREEDY and not beyond.kinds and _settles(held, reserved, answer)
     if beyond.kinds:
         answer = _unproven(answer)
     return Solved(problem, beyond, reserved, answer, clock.monotonic_s() - started, settled)
 
 
 def _settles(problem: Problem, reserved: Sequence[Reserved], answer: Answer) -> bool:
-    """Return whether it is known that another greedy round at the same instant could do nothing with this plan in force.
+    """Return whether another greedy round at the same instant could do nothing with this plan in force.
 
-    Nothing is known where a gang starts for which room was planned: others were kept out of that. Of a plan that takes
+    `problem` has the holds. Nobody is kept clear any more of what was planned for those who start. Of a plan that takes
     from nobody it is not asked: no other round is due after one.
     """
-    plan = answer.assignment
-    takes = bool(plan.stopped) or any(j < problem.first_queued for j in plan.changed)
-    planned_for = any(each.job.index in plan.changed for each in reserved)
-    return takes and not planned_for and not goes_further(problem, plan)
+    plan, now = answer.assignment, problem.snapshot.now
+    if not plan.stopped and all(j >= problem.first_queued for j in plan.changed):
+        return False
+    waiting = [each for each in reserved if each.job.index not in plan.changed]
+    ready = [each.job for each in waiting if each.start_at is not None and each.start_at <= now]
+    return not goes_further(kept_clear(problem, waiting), plan, ready)
 
 
 def _unproven(answer: Answer) -> Answer:
@@ -233,6 +237,14 @@ def plan_next(
     )
     better = solved.answer.source is Source.CP_SAT
     return _worded(snapshot, options, clock, progress, solved, started), known.after(searched_better=better)
+
+
+def may_start(snapshot: Snapshot, job_id: JobId, memory: Memory | None) -> bool:
+    """Return whether a greedy round would start a queued job in free room if nothing were reserved for anybody."""
+    known = remembered(memory, snapshot.cluster)
+    seen, _ = in_window(snapshot, job_id, known.kinds)
+    problem = _nothing_due(build_problem(seen, known.tree, known.facts))
+    return any(job.job.id == job_id and starts_in_turn(problem, job) for job in problem.queued)
 
 
 def _worded(

@@ -1,4 +1,4 @@
-"""Whether a round could do more once its plan is in force: another greedy pass along the queue, by what is then so.
+"""What a round could do were something different: greedy passes along the queue that plan nothing.
 
 A plan that takes from somebody changes who has a right over whom. Who starts may bring others of its team above their
 team's line, whom other teams may then stop; who goes may bring its team back inside its line. A round does not see
@@ -8,26 +8,26 @@ that, since rights go by what ran when it began: another one at the same instant
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence, Set
 
 import numpy as np
 
-from optsched.rounds.assignment import Assignment
-from optsched.rounds.problem import Problem
+from optsched.rounds.assignment import NO_CHANGE, Assignment
+from optsched.rounds.problem import Problem, RoundJob
 from optsched.rounds.rights import takeables
 from optsched.solve.greedy import Params, Pass
 from optsched.solve.growth import grow
 from optsched.solve.ledger import Ledger
-from optsched.solve.packing import pack
 
 
-def goes_further(problem: Problem, plan: Assignment) -> bool:
+def goes_further(problem: Problem, plan: Assignment, ready: Sequence[RoundJob] = ()) -> bool:
     """Return whether another greedy round at the same instant would find anything to do with a plan in force.
 
-    What teams are entitled to counts as the same: whoever is stopped asks for as much as before. Who is let into held
-    room may be told to go where its holder then fits.
+    What teams are entitled to counts as the same: whoever is stopped asks for as much as before. Those who are `ready`
+    wait for nobody but whom they let into their room: these have to go where it is the plan that puts them in line.
     """
     booked = _booked(problem, plan)
-    after = _in_force(problem, plan, booked)
+    after = _with(problem, plan, booked, freed=False)
     ledger = Ledger(after)
     ledger.held, ledger.granted, ledger.stopped = booked.held, booked.granted, set(plan.stopped)
     look = Pass(after, Params(leftovers=False), ledger)
@@ -37,7 +37,44 @@ def goes_further(problem: Problem, plan: Assignment) -> bool:
     if any(look.start(job) for job in waiting):
         return True
     grow(after, ledger)
-    return ledger.changed.keys() != plan.changed.keys() or _holder_fits(after, plan)
+    if ledger.changed.keys() != plan.changed.keys():
+        return True
+    guests = problem.snapshot.carried.guests
+    for job in ready if guests else ():
+        mine = {guest.index for guest in problem.running_named(guests.get(job.job.id, frozenset()))}
+        if mine and not _starts_without(problem, job, mine) and _starts_without(after, job, mine - plan.stopped, plan):
+            return True
+    return False
+
+
+def starts_in_turn(problem: Problem, job: RoundJob) -> bool:
+    """Return whether a queued job starts in free room when its turn comes in a greedy pass."""
+    return _gets_room(Pass(problem, Params(grow=False)), job)
+
+
+def _starts_without(problem: Problem, job: RoundJob, gone: Set[int], plan: Assignment = NO_CHANGE) -> bool:
+    """Return whether a queued job starts in free room when its turn comes, if some who run were gone by then.
+
+    Of a `plan` that is in force already it is known who starts.
+    """
+    left = Assignment(stopped=frozenset(gone))
+    booked = _booked(problem, left)
+    after = _with(problem, left, booked, freed=True)
+    ledger = Ledger(after)
+    ledger.held, ledger.granted = booked.held, booked.granted
+    look = Pass(after, Params(grow=False), ledger)
+    ledger.changed.update(plan.changed)
+    return _gets_room(look, job)
+
+
+def _gets_room(look: Pass, job: RoundJob) -> bool:
+    """Return whether a job starts in free room once a pass has started all that come before it."""
+    for each in look.problem.queued:
+        if each.index == job.index:
+            break
+        if each.can_ever_run and each.index not in look.ledger.changed:
+            look.start(each)
+    return look.start_in_free_room(job)
 
 
 def _booked(problem: Problem, plan: Assignment) -> Ledger:
@@ -50,10 +87,11 @@ def _booked(problem: Problem, plan: Assignment) -> Ledger:
     return ledger
 
 
-def _in_force(problem: Problem, plan: Assignment, booked: Ledger) -> Problem:
+def _with(problem: Problem, plan: Assignment, booked: Ledger, *, freed: bool) -> Problem:
     """Return the round as it is with a plan in force, jobs where they were: what changed is neither stopped nor moved.
 
-    Nothing is free that was not before: what stopped jobs leave over is not until their agents have said so.
+    Unless what stopped jobs leave over is `freed`, nothing is free that was not before: their agents have yet to say
+    that they are gone.
     """
     nodes, occupancy = problem.nodes, problem.occupancy
     stays = np.ones(len(occupancy.size), dtype=bool)
@@ -66,34 +104,13 @@ def _in_force(problem: Problem, plan: Assignment, booked: Ledger) -> Problem:
         resizable=occupancy.resizable & stays,
         used=(use.gpus, use.cpus, use.memory),
     )
+    free = (booked.gpus, booked.cpus_u, booked.memory_u)
+    if not freed:
+        before = (nodes.free, nodes.cpus_free_u, nodes.memory_free_u)
+        free = tuple(map(np.minimum, before, free))
     return dataclasses.replace(
         problem,
-        nodes=dataclasses.replace(
-            nodes,
-            free=np.minimum(nodes.free, booked.gpus),
-            cpus_free_u=np.minimum(nodes.cpus_free_u, booked.cpus_u),
-            memory_free_u=np.minimum(nodes.memory_free_u, booked.memory_u),
-        ),
+        nodes=dataclasses.replace(nodes, free=free[0], cpus_free_u=free[1], memory_free_u=free[2]),
         occupancy=occupancy,
         takeable=takeables(problem.lines, occupancy),
     )
-
-
-def _holder_fits(after: Problem, plan: Assignment) -> bool:
-    """Return whether a job that waits fits once those are gone that were let into what is held for it."""
-    guests = after.snapshot.carried.guests
-    for job in after.queued if guests else ():
-        mine = guests.get(job.job.id)
-        if not mine or job.index in plan.changed:
-            continue
-        gpus, cpus_u, memory_u = (
-            each.copy() for each in (after.nodes.free, after.nodes.cpus_free_u, after.nodes.memory_free_u)
-        )
-        for guest in after.running_named(mine):
-            for n, count in guest.spread_now if guest.index not in plan.stopped else ():
-                gpus[n] += count
-                cpus_u[n] += count * guest.cpus_per_gpu_u
-                memory_u[n] += count * guest.memory_per_gpu_u
-        if pack(after, job, gpus, cpus_u, memory_u, job.minimum) is not None:
-            return True
-    return False

@@ -125,7 +125,7 @@ class Pass:
 
     def start(self, job: RoundJob) -> bool:
         """Start one queued job in free room, where others go on elsewhere, or over victims; return whether it does."""
-        if self._start_in_free_room(job):
+        if self.start_in_free_room(job):
             return True
         if self.params.move and job.required is not None and self._start_by_moves(job):
             return True
@@ -135,11 +135,12 @@ class Pass:
 
     def place(self, job: RoundJob) -> bool:
         """Start one queued job if that can be done; return whether it was."""
-        if job.index not in self.ledger.changed and not self._start_in_free_room(job) and self.params.preempt:
+        if job.index not in self.ledger.changed and not self.start_in_free_room(job) and self.params.preempt:
             self._start_over_victims(job)
         return job.index in self.ledger.changed
 
-    def _start_in_free_room(self, job: RoundJob) -> bool:
+    def start_in_free_room(self, job: RoundJob) -> bool:
+        """Start one queued job in free room; return whether it does."""
         shape = self._shape(job)
         if self._too_large.get(shape, UNLIMITED) <= job.minimum:
             return False
