@@ -135,24 +135,25 @@ def solve_round(
         left = max(0.0, budget_s - (clock.monotonic_s() - started)) if budget_s > 0 else 0.0
         answer = climb(problem, options.solver, dataclasses.replace(budget, wall_s=left), clock, progress)
     # What a search finds the next time is not known before.
-    settled = options.solver is SolverChoice.GREEDY and not beyond.kinds and _settles(held, reserved, answer)
+    settled = options.solver is SolverChoice.GREEDY and not beyond.kinds and _settles(held, problem, reserved, answer)
     if beyond.kinds:
         answer = _unproven(answer)
     return Solved(problem, beyond, reserved, answer, clock.monotonic_s() - started, settled)
 
 
-def _settles(problem: Problem, reserved: Sequence[Reserved], answer: Answer) -> bool:
+def _settles(held: Problem, problem: Problem, reserved: Sequence[Reserved], answer: Answer) -> bool:
     """Return whether another greedy round at the same instant could do nothing with this plan in force.
 
-    `problem` has the holds. Nobody is kept clear any more of what was planned for those who start. Of a plan that takes
-    from nobody it is not asked: no other round is due after one.
+    `held` is the problem with its holds, before anybody was kept clear of what is planned for others: where one of
+    these starts, nobody is kept clear of that any more. Of a plan that takes from nobody it is not asked: no other
+    round is due after one.
     """
     plan, now = answer.assignment, problem.snapshot.now
     if not plan.stopped and all(j >= problem.first_queued for j in plan.changed):
         return False
     waiting = [each for each in reserved if each.job.index not in plan.changed]
     ready = [each.job for each in waiting if each.start_at is not None and each.start_at <= now]
-    return not goes_further(kept_clear(problem, waiting), plan, ready)
+    return not goes_further(problem if len(waiting) == len(reserved) else kept_clear(held, waiting), plan, ready)
 
 
 def _unproven(answer: Answer) -> Answer:

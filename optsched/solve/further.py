@@ -104,13 +104,13 @@ def _with(problem: Problem, plan: Assignment, booked: Ledger, *, freed: bool) ->
         resizable=occupancy.resizable & stays,
         used=(use.gpus, use.cpus, use.memory),
     )
-    free = (booked.gpus, booked.cpus_u, booked.memory_u)
+    gpus, cpus_u, memory_u = booked.gpus, booked.cpus_u, booked.memory_u
     if not freed:
-        before = (nodes.free, nodes.cpus_free_u, nodes.memory_free_u)
-        free = tuple(map(np.minimum, before, free))
+        gpus, cpus_u = np.minimum(nodes.free, gpus), np.minimum(nodes.cpus_free_u, cpus_u)
+        memory_u = np.minimum(nodes.memory_free_u, memory_u)
     return dataclasses.replace(
         problem,
-        nodes=dataclasses.replace(nodes, free=free[0], cpus_free_u=free[1], memory_free_u=free[2]),
+        nodes=dataclasses.replace(nodes, free=gpus, cpus_free_u=cpus_u, memory_free_u=memory_u),
         occupancy=occupancy,
         takeable=takeables(problem.lines, occupancy),
     )
