@@ -58,7 +58,10 @@ def commit(draft: Draft, event: Decided) -> None:
         accepted -= over
         for job in over:
             draft.put(replace(draft.job(job), rest=None))
-    _apply(draft, event, {job: takers[job] for job in takers if job in accepted}, stops)
+    stopped = _apply(draft, event, {job: takers[job] for job in takers if job in accepted}, stops)
+    if stopped and not (plan.settled and len(accepted) == len(takers)):
+        # Others may have rights by what runs now that they did not have when the round began.
+        draft.due = True
     if event.cause is Cause.ROUND:
         draft.set(reserved=plan.reservations, settled=draft.version)
         _remember(draft, plan)
@@ -159,8 +162,12 @@ def _gains(draft: Draft, taker: _Taker, nodes: set[NodeId]) -> bool:
     return any(gpus_on(gpus) > gpus_on(now.get(node, 0)) for node, gpus in taker.placement.items() if node in nodes)
 
 
-def _apply(draft: Draft, event: Decided, takers: Mapping[JobId, _Taker], stops: Mapping[JobId, Preemption]) -> None:
-    """Stop the victims that somebody still needs, then give the room to those that take it."""
+def _apply(draft: Draft, event: Decided, takers: Mapping[JobId, _Taker], stops: Mapping[JobId, Preemption]) -> bool:
+    """Stop the victims that somebody still needs, then give the room to those that take it.
+
+    Returns whether anybody who ran was told to stop.
+    """
+    stopped = False
     needs: dict[JobId, list[JobId]] = defaultdict(list)
     for stop in stops.values():
         beneficiaries = tuple(job for job in stop.beneficiaries if job in takers)
@@ -168,6 +175,7 @@ def _apply(draft: Draft, event: Decided, takers: Mapping[JobId, _Taker], stops: 
             continue
         for job in beneficiaries:
             needs[job].append(stop.job)
+        stopped = True
         why = f"gives way to {', '.join(beneficiaries)}"
         stop_run(draft, draft.job(stop.job), StopCause.PLAN, beneficiaries, why=why)
         lost = f", {span_text(stop.lost_work_s)} of work lost" if stop.lost_work_s else ""
@@ -184,6 +192,7 @@ def _apply(draft: Draft, event: Decided, takers: Mapping[JobId, _Taker], stops: 
             kind = Kind.REPAIRED if event.cause is Cause.REPAIR else Kind.PROMISED if waits else Kind.PLACED
             draft.note(kind, f"{_where(taker.placement)}{waits}{_why(event, job)}", job)
             continue
+        stopped = True
         before = record.job.placed_gpus
         after = sum(gpus_on(gpus) for gpus in taker.placement.values())
         record = replace(record, on_call=_on_call(draft, event, record, taker.placement))
@@ -193,6 +202,7 @@ def _apply(draft: Draft, event: Decided, takers: Mapping[JobId, _Taker], stops: 
             draft.note(Kind.MOVED, f"goes on {_where(taker.placement)}{off}", job)
         else:
             draft.note(Kind.RESIZED, f"{before} → {after} GPUs, {_where(taker.placement)}{off}", job)
+    return stopped
 
 
 def _on_call(draft: Draft, event: Decided, record: JobRecord, placement: Placement) -> tuple[JobId, ...]:

@@ -27,7 +27,8 @@ Planner = Callable[[Snapshot], Plan]
 """What plans a round: the same snapshots in the same order give the same plans.
 
 One that has a `viewer` has what is looked at from round to round remembered in it. One that has `quickly` says with it
-what a round would do at least, without a search.
+what a round would do at least, without a search; one that has `may_start`, of a snapshot and a job, tells by it for
+less yet where that would not start the job in free room.
 """
 
 
@@ -104,7 +105,8 @@ def _planned(snapshot: Snapshot, failing: Set[JobId], planner: Planner) -> tuple
     if some.preemptions or some.migrations or some.resizes:
         some = plan
     told = {each.job for each in some.queued}
-    return replace(some, queued=(*some.queued, *(each for each in rest if each.job not in told))), False
+    queued = (*some.queued, *(each for each in rest if each.job not in told))
+    return replace(some, queued=queued, settled=False), False
 
 
 def _less(snapshot: Snapshot, jobs: Set[JobId]) -> Snapshot:
@@ -218,13 +220,17 @@ def _called_in(state: State, snapshot: Snapshot, plan: Plan, planner: Planner) -
     if not guests:
         return None
     quickly: Planner = getattr(planner, "quickly", planner)
+    may_start: Callable[[Snapshot, JobId], bool] | None = getattr(planner, "may_start", None)
     # The forecast counts guests as gone: whoever could start now, were they gone, has a reservation for now.
     ready = [each for each in plan.reservations if each.start_estimate_at is not None]
     for waiting in (each for each in ready if (each.start_estimate_at or 0.0) <= state.now):
         mine = guests.get(waiting.job)
         if not mine:
             continue
-        start = next((each for each in quickly(_less(snapshot, mine)).starts if each.job == waiting.job), None)
+        without = _less(snapshot, mine)
+        if may_start is not None and not may_start(without, waiting.job):
+            continue
+        start = next((each for each in quickly(without).starts if each.job == waiting.job), None)
         if start is None or start.waits_for:
             continue
         placed = [(name, state.jobs[name]) for name in sorted(mine)]

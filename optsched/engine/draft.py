@@ -40,7 +40,6 @@ class Draft:
         self._due = state.due
         self._raised = False
         self.fields: dict[str, object] = {}
-        self.freed = False
         self._nodes_touched: set[NodeId] = set()
         self._jobs_touched: set[JobId] = set()
         self._start_over = False
@@ -150,10 +149,12 @@ class Draft:
         self._nodes_touched.add(record.node.id)
         self.nodes = Records.of(self.nodes).put(record.node.id, changed)
 
-    def _change_node(self, record: NodeRecord, **changes: object) -> None:
-        """Store a node with other fields."""
-        self._nodes_touched.add(record.node.id)
-        self.nodes = Records.of(self.nodes).put(record.node.id, altered(record, changed=self.version, **changes))
+    def _book_anew(self, bookings: Mapping[NodeId, tuple[Booking, ...]]) -> None:
+        """Store nodes that are known with other bookings."""
+        self._nodes_touched.update(bookings)
+        version, nodes = self.version, self.nodes
+        changed = {name: altered(nodes[name], changed=version, bookings=each) for name, each in bookings.items()}
+        self.nodes = Records.of(nodes).put_all(changed)
 
     def drop_node(self, node: NodeId) -> None:
         """Forget a node."""
@@ -182,27 +183,31 @@ class Draft:
 
     def book(self, job: Job, placement: Placement) -> None:
         """Give GPUs to a run."""
+        bookings: dict[NodeId, tuple[Booking, ...]] = {}
         for name, gpus in placement.items():
             record = self.node(name)
             if gpus_on(gpus) > room_on(record, gpus):
                 raise InternalError(f"{gpus_on(gpus)} GPUs of {name} are booked for {job.id}, which are not free")
-            self._change_node(record, bookings=(*record.bookings, booking_of(job, job.run, gpus)))
+            bookings[name] = (*record.bookings, booking_of(job, job.run, gpus))
+        self._book_anew(bookings)
 
-    def release(self, job: JobId, node: NodeId, run: int | None = None) -> bool:
-        """Take the bookings of a job off a node (None: of all its runs); False where it has none there."""
-        record = self.nodes.get(node)
-        if record is None:
-            return False
-        left = tuple(each for each in record.bookings if each.job != job or (run is not None and each.run != run))
-        if len(left) == len(record.bookings):
-            return False
-        self._change_node(record, bookings=left)
+    def release(self, job: JobId, nodes: Iterable[NodeId], run: int) -> None:
+        """Take the bookings of a run off some nodes."""
+        bookings: dict[NodeId, tuple[Booking, ...]] = {}
+        for name in nodes:
+            record = self.nodes.get(name)
+            booked = () if record is None else record.bookings
+            left = tuple([each for each in booked if each.job != job or each.run != run])
+            if len(left) < len(booked):
+                bookings[name] = left
+        if not bookings:
+            return
+        self._book_anew(bookings)
         known = self.record(job)
-        if known is not None and not any(each.job == job for each in left):
-            self._store(altered(known, changed=self.version, booked_on=known.booked_on - {node}))
-        self.freed = True
+        gone = {name for name, left in bookings.items() if not any(each.job == job for each in left)}
+        if known is not None and gone:
+            self._store(altered(known, changed=self.version, booked_on=known.booked_on - gone))
         self.due = True
-        return True
 
     def claim(self, record: JobRecord, claim: Claim | None) -> JobRecord:
         """Give a job a claim, or take it away; the nodes concerned count as changed."""

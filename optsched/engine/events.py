@@ -174,6 +174,17 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
+class Reports:
+    """The agents of several nodes say the same of their parts of a run at one instant: as many reports in one."""
+
+    job: JobId
+    nodes: tuple[NodeId, ...]
+    outcome: Outcome
+    run: int | None = None
+    epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """All tasks of a run ended well."""
 
@@ -368,6 +379,7 @@ Event = (
     | DropReservation
     | Asked
     | Report
+    | Reports
     | Finished
     | Checkpointed
     | Heartbeat

@@ -65,7 +65,7 @@ def fence(draft: Draft, node: NodeId) -> None:
     for booking in record.bookings:
         owner = draft.job(booking.job)
         if owner.run != booking.run or owner.state not in HOLDS_RUN or record.node.state is NodeState.DOWN:
-            draft.release(booking.job, node, booking.run)
+            draft.release(booking.job, (node,), booking.run)
             drained(draft, booking.job)
             tell_drain(draft, node)
 
@@ -250,7 +250,7 @@ def inventory(draft: Draft, event: events.Inventory) -> None:
     for job, run in sorted(booked - event.runs):
         owner = draft.job(job)
         current = owner.run == run and owner.state in HOLDS_RUN
-        draft.release(job, event.node, run)
+        draft.release(job, (event.node,), run)
         tell_drain(draft, event.node)
         if current and owner.launch is None and event.node not in owner.done_on:
             why = f"{event.node} no longer has its task"

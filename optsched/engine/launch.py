@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 
 from optsched.engine.commands import Kind, Verb
@@ -105,12 +105,12 @@ def _begin(draft: Draft, record: JobRecord, claim: Claim) -> None:
         draft.command(Verb.RESERVE, node, job.id, job.run, gpus=gpus)
 
 
-def ready(draft: Draft, record: JobRecord, node: NodeId, *, reserved: bool) -> None:
-    """Take in that a node has done its part of a stage; the last one ends the stage."""
+def ready(draft: Draft, record: JobRecord, nodes: Set[NodeId], *, reserved: bool) -> None:
+    """Take in that some nodes have done their part of a stage; the last one ends the stage."""
     launch = record.launch
-    if launch is None or launch.reserving is not reserved or node in launch.ready:
+    if launch is None or launch.reserving is not reserved or nodes <= launch.ready:
         return
-    done = launch.ready | {node}
+    done = launch.ready | nodes
     job = record.job
     if len(done) < len(job.placement):
         draft.put(altered(record, launch=replace(launch, ready=done)), quietly=True)

@@ -38,6 +38,7 @@ def without_delays(state: State, snapshot: Snapshot, plan: Plan) -> Plan:
         plan,
         migrations=tuple(each for each in plan.migrations if each.job not in dropped),
         resizes=tuple(each for each in plan.resizes if each.job not in dropped),
+        settled=False,
     )
 
 

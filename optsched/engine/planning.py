@@ -7,8 +7,9 @@ from dataclasses import replace
 from optsched.clock import Clock
 from optsched.engine.view import Viewer
 from optsched.planner.memory import Memory, remembered
-from optsched.planner.plan import PlanOptions, plan_next
+from optsched.planner.plan import PlanOptions, may_start, plan_next
 from optsched.solve.ladder import SolverChoice
+from optsched.values.ids import JobId
 from optsched.values.plan import Plan
 from optsched.values.snapshot import Snapshot
 
@@ -47,3 +48,7 @@ class RoundPlanner:
         options = replace(self._options, solver=SolverChoice.GREEDY, reasons=False)
         plan, _ = plan_next(snapshot, options, self._clock, self._memory)
         return plan
+
+    def may_start(self, snapshot: Snapshot, job: JobId) -> bool:
+        """Return False where it is plain that the quick plan of a snapshot does not start a job in free room."""
+        return may_start(snapshot, job, self._memory)

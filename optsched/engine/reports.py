@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from optsched.engine import events
@@ -20,27 +21,62 @@ from optsched.values.ids import JobId, NodeId
 from optsched.values.job import Job
 
 
+def alike(draft: Draft, event: events.Reports) -> None:
+    """Take in what became of the parts of a run on several nodes, as if one after the other had said so."""
+    said = [events.Report(event.job, node, event.outcome, event.run, epoch=event.epoch) for node in event.nodes]
+    if event.outcome is Outcome.RELEASED:
+        released(draft, [each for each in said if not _outdated(draft, each)])
+    elif event.outcome in (Outcome.RESERVED, Outcome.STARTED):
+        _begun(draft, [each for each in said if not _outdated(draft, each)])
+    else:
+        for each in said:
+            report(draft, each)
+
+
 def report(draft: Draft, event: events.Report) -> None:
     """Take in what became of one node's part of a run."""
-    epoch = draft.get("epoch")
-    if event.epoch is not None and isinstance(epoch, int) and event.epoch < epoch:
-        _stale(draft, event.job, event.node, f"epoch {event.epoch} is over, {epoch} is in force")
+    if _outdated(draft, event):
         return
     if event.outcome is Outcome.RELEASED:
-        released(draft, event)
+        released(draft, [event])
+    elif event.outcome in (Outcome.RESERVED, Outcome.STARTED):
+        _begun(draft, [event])
+    elif (record := _on_its_node(draft, event)) is None:
         return
-    record = current(draft, event.job, event.run, event.node)
-    if record is None:
-        return
-    if event.node not in record.job.placement:
-        _stale(draft, event.job, event.node, "a report for a node that the run is not on")
-        return
-    if event.outcome in (Outcome.RESERVED, Outcome.STARTED):
-        ready(draft, record, event.node, reserved=event.outcome is Outcome.RESERVED)
     elif event.outcome is Outcome.OK:
         _task_done(draft, record, event.node)
     else:
         _task_failed(draft, record, event)
+
+
+def _outdated(draft: Draft, event: events.Report) -> bool:
+    """Return whether a report answers a scheduler that is in force no more, and note it."""
+    epoch = draft.get("epoch")
+    if event.epoch is None or not isinstance(epoch, int) or event.epoch >= epoch:
+        return False
+    _stale(draft, event.job, event.node, f"epoch {event.epoch} is over, {epoch} is in force")
+    return True
+
+
+def _on_its_node(draft: Draft, event: events.Report) -> JobRecord | None:
+    """Return the job of a report about a present run and one of its nodes, None and a note where it is of neither."""
+    record = current(draft, event.job, event.run, event.node)
+    if record is not None and event.node not in record.job.placement:
+        _stale(draft, event.job, event.node, "a report for a node that the run is not on")
+        return None
+    return record
+
+
+def _begun(draft: Draft, said: Sequence[events.Report]) -> None:
+    """Agents have reserved, or started, their parts of one run: the last of its nodes ends the stage."""
+    nodes, record = set[NodeId](), None
+    for each in said:
+        found = _on_its_node(draft, each)
+        if found is not None:
+            record = found
+            nodes.add(each.node)
+    if record is not None:
+        ready(draft, record, nodes, reserved=said[0].outcome is Outcome.RESERVED)
 
 
 def current(draft: Draft, job: JobId, run: int | None, node: NodeId | None = None) -> JobRecord | None:
@@ -83,8 +119,22 @@ def _task_failed(draft: Draft, record: JobRecord, event: events.Report) -> None:
         blame(draft, event.node)
 
 
-def released(draft: Draft, event: events.Report) -> None:
-    """An agent confirms GPUs free: those of runs that are over or told to stop, and of no other."""
+def released(draft: Draft, said: Sequence[events.Report]) -> None:
+    """Agents confirm GPUs of one job free: those of runs that are over or told to stop, and of no other."""
+    free: dict[int, list[NodeId]] = {}
+    for each in said:
+        for run in _free_runs(draft, each):
+            free.setdefault(run, []).append(each.node)
+    for run, nodes in free.items():
+        draft.release(said[0].job, nodes, run)
+        for node in nodes:
+            tell_drain(draft, node)
+    if free:
+        drained(draft, said[0].job)
+
+
+def _free_runs(draft: Draft, event: events.Report) -> list[int]:
+    """Return the runs whose GPUs of a node a report confirms free; what it says of others is noted."""
     record = draft.record(event.job)
     node = draft.nodes.get(event.node)
     booked = [] if node is None else [each for each in node.bookings if each.job == event.job]
@@ -92,16 +142,16 @@ def released(draft: Draft, event: events.Report) -> None:
         booked = [each for each in booked if each.run == event.run]
     if record is None or not booked:
         _stale(draft, event.job, event.node, "GPUs are reported free that are not booked")
-        return
+        return []
+    found = []
     for each in booked:
         ongoing = each.run == record.run and record.state in HOLDS_RUN and record.stop is None
         swapped_out = event.node not in record.job.placement
         if ongoing and not swapped_out:
             _stale(draft, event.job, event.node, "GPUs are reported free that its run still has")
         else:
-            draft.release(event.job, event.node, each.run)
-            tell_drain(draft, event.node)
-    drained(draft, event.job)
+            found.append(each.run)
+    return found
 
 
 def finished(draft: Draft, event: events.Finished) -> None:

@@ -114,6 +114,7 @@ def preempt(draft: Draft, event: events.Preempt) -> None:
     assert isinstance(profile, Profile)
     why = f"preempted by an operator{f': {event.reason}' if event.reason else ''}"
     record = stop_run(draft, record, StopCause.OPERATOR, why=why)
+    draft.due = True
     draft.put(replace(record, not_before=draft.now + profile.requeue_delay_s))
     draft.note(Kind.PREEMPTED, why, event.job)
 

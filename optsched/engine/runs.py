@@ -90,7 +90,8 @@ def stop_run(
 ) -> JobRecord:
     """Tell a run to stop: signals go out, its GPUs stay booked until they are confirmed free.
 
-    With a claim the job goes on there, and that counts as no preemption.
+    With a claim the job goes on there, and that counts as no preemption. Whether another round is due by that is the
+    caller's to say: who is planned a stop knows more than who orders one.
     """
     profile = draft.get("profile")
     assert isinstance(profile, Profile)
@@ -114,7 +115,6 @@ def stop_run(
     record = draft.move(record, JobTrigger.PREEMPT, job=job, stop=stop, **changes)
     if claim is not None:
         record = draft.claim(record, claim)
-    draft.due = True
     return drained(draft, record.id)
 
 

@@ -108,6 +108,7 @@ def _handlers() -> dict[type, Callable[[Draft, object], None]]:
     on(events.DropReservation, requests.drop_reservation)
     on(events.Asked, lambda draft, event: None)
     on(events.Report, reports.report)
+    on(events.Reports, reports.alike)
     on(events.Finished, reports.finished)
     on(events.Checkpointed, reports.checkpointed)
     on(events.Heartbeat, leases.heartbeat)

@@ -93,6 +93,7 @@ def _give_back(draft: Draft) -> None:
             if draft.now >= window.start_at - grace_s(record.job, profile):
                 why = f"{window.id} begins at {moment_text(window.start_at)} on its nodes"
                 stop_run(draft, record, StopCause.MAINTENANCE, why=why)
+                draft.due = True
                 draft.note(Kind.PREEMPTED, why, record.id)
 
 

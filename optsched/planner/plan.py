@@ -23,6 +23,7 @@ from optsched.rounds.check import check
 from optsched.rounds.facts import Facts
 from optsched.rounds.problem import Problem, RoundJob
 from optsched.solve.coarse import EXACT_NODES
+from optsched.solve.further import goes_further, starts_in_turn
 from optsched.solve.greedy import greedy
 from optsched.solve.ladder import Answer, SolverChoice, climb
 from optsched.solve.result import Budget, Result
@@ -61,13 +62,17 @@ class PlanOptions:
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """A round as it was solved, before it is put into words; `beyond` are queued jobs that it did not look at."""
+    """A round as it was solved, before it is put into words; `beyond` are queued jobs that it did not look at.
+
+    `settled` is as in `Plan`.
+    """
 
     problem: Problem
     beyond: Beyond
     reserved: tuple[Reserved, ...]
     answer: Answer
     wall_s: float
+    settled: bool
 
 
 PROVE_SHARE = 0.25
@@ -114,6 +119,7 @@ def solve_round(
     # Where it leaves the holds alone it stands: the climb checks it, and plans anew if it does not.
     base = first if eased is problem else None
     problem, reserved = reserve(problem, first)
+    held = problem
     if reserved:
         problem, base = _settled(kept_clear(problem, reserved), reserved, base)
     budget_s = _budget_s(snapshot, options)
@@ -134,9 +140,26 @@ def solve_round(
         problem = _kept_off(problem, late)
         left = max(0.0, budget_s - (clock.monotonic_s() - started)) if budget_s > 0 else 0.0
         answer = climb(problem, options.solver, dataclasses.replace(budget, wall_s=left), clock, progress)
+    # What a search finds the next time is not known before.
+    settled = options.solver is SolverChoice.GREEDY and not beyond.kinds and _settles(held, problem, reserved, answer)
     if beyond.kinds:
         answer = _unproven(answer)
-    return Solved(problem, beyond, reserved, answer, clock.monotonic_s() - started)
+    return Solved(problem, beyond, reserved, answer, clock.monotonic_s() - started, settled)
+
+
+def _settles(held: Problem, problem: Problem, reserved: Sequence[Reserved], answer: Answer) -> bool:
+    """Return whether another greedy round at the same instant could do nothing with this plan in force.
+
+    `held` is the problem with its holds, before anybody was kept clear of what is planned for others: where one of
+    these starts, nobody is kept clear of that any more. Of a plan that takes from nobody it is not asked: no other
+    round is due after one.
+    """
+    plan, now = answer.assignment, problem.snapshot.now
+    if not plan.stopped and all(j >= problem.first_queued for j in plan.changed):
+        return False
+    waiting = [each for each in reserved if each.job.index not in plan.changed]
+    ready = [each.job for each in waiting if each.start_at is not None and each.start_at <= now]
+    return not goes_further(problem if len(waiting) == len(reserved) else kept_clear(held, waiting), plan, ready)
 
 
 def _is_drawn(instant: float, every: int) -> bool:
@@ -228,6 +251,14 @@ def plan_next(
     return _worded(snapshot, options, clock, progress, solved, started), known.after(searched_better=better)
 
 
+def may_start(snapshot: Snapshot, job_id: JobId, memory: Memory | None) -> bool:
+    """Return whether a greedy round would start a queued job in free room if nothing were reserved for anybody."""
+    known = remembered(memory, snapshot.cluster)
+    seen, _ = in_window(snapshot, job_id, known.kinds)
+    problem = _nothing_due(build_problem(seen, known.tree, known.facts))
+    return any(job.job.id == job_id and starts_in_turn(problem, job) for job in problem.queued)
+
+
 def _worded(
     snapshot: Snapshot, options: PlanOptions, clock: Clock, progress: Progress, solved: Solved, started: float
 ) -> Plan:
@@ -239,7 +270,7 @@ def _worded(
     progress("done", 1.0)
     queued = plan.round.queued + solved.beyond.count
     info = dataclasses.replace(plan.round, queued=queued, wall_s=clock.monotonic_s() - started)
-    return dataclasses.replace(plan, round=info)
+    return dataclasses.replace(plan, round=info, settled=solved.settled)
 
 
 def _waiting(snapshot: Snapshot, options: PlanOptions, clock: Clock, solved: Solved) -> tuple[Waiting, ...]:

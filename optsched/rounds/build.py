@@ -21,19 +21,9 @@ from optsched.rounds.build_lines import (
 )
 from optsched.rounds.build_nodes import healthy_capacity
 from optsched.rounds.facts import Facts, Listed
-from optsched.rounds.line import Over, use_now
 from optsched.rounds.lists import Membership, OnDemand
-from optsched.rounds.problem import (
-    UNLIMITED,
-    Flags,
-    Ints,
-    Lines,
-    Nodes,
-    Occupancy,
-    Problem,
-    Takeable,
-    Takeables,
-)
+from optsched.rounds.problem import UNLIMITED, Flags, Ints, Lines, Nodes, Problem
+from optsched.rounds.rights import takeables
 from optsched.rounds.tiers import tiers_along
 from optsched.topology.tree import Tree, build_tree
 from optsched.values.ids import JobId
@@ -88,7 +78,7 @@ def build_problem(snapshot: Snapshot, tree: Tree | None = None, facts: Facts | N
         running_ids=tuple([fact.job.id for fact in listed.facts[running]]),
         occupancy=occupancy,
         lines=lines,
-        takeable=Takeables(listed.running, lambda: _takeable(lines, occupancy, shape)),
+        takeable=takeables(lines, occupancy),
         ceilings=ceilings,
         ceilings_of=Membership([each.jobs for each in ceilings], len(listed.facts)),
         holds=(),
@@ -198,34 +188,3 @@ def _may_break(snapshot: Snapshot, near: Sequence[Job]) -> set[JobId]:
             left[job.team] -= job.min_gpus
             allowed.add(job.id)
     return allowed
-
-
-def _takeable(lines: Lines, occupancy: Occupancy, shape: tuple[int, int, int]) -> tuple[list[Takeable], Ints]:
-    """Return which part of each running job lies above its team's quota and entitlement now, as kinds, by job."""
-    use, priorities = use_now(occupancy), shape[1]
-    # Jobs of one team, priority and type that use the same resources lie alike.
-    sides = (occupancy.cpus_u > 0, occupancy.memory_u > 0)
-    columns = (occupancy.team, occupancy.priority, occupancy.gpu_type, *sides)
-    dimensions = (*shape, 2, 2)
-    kinds, kind_of = np.unique(np.ravel_multi_index(columns, dimensions), return_inverse=True)
-    over: dict[int, tuple[Over, Over]] = {}
-    found = []
-    each_of = (column.tolist() for column in np.unravel_index(kinds, dimensions))
-    for team, priority, gpu_type, cpus, memory in zip(*each_of, strict=True):
-        quota, entitlement = lines.quota[team], lines.entitlement[team]
-        if team not in over:
-            over[team] = Over(use, team, quota), Over(use, team, entitlement)
-        parts = (priority, priorities + priority)
-        uses = (gpu_type, bool(cpus), bool(memory))
-        above_quota, above_entitlement = (tuple(each.above(key, *uses) for key in parts) for each in over[team])
-        found.append(
-            Takeable(
-                above_quota=(not quota or above_quota[0], not quota or above_quota[1]),
-                above_entitlement=(
-                    bool(entitlement) and above_entitlement[0],
-                    bool(entitlement) and above_entitlement[1],
-                ),
-                inside_quota=bool(quota) and not above_quota[0],
-            )
-        )
-    return found, kind_of.astype(np.int64).reshape(-1)

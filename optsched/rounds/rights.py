@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from optsched.rounds.assignment import Change
-from optsched.rounds.line import Use, fits_line
-from optsched.rounds.problem import Problem, RoundJob
+from optsched.rounds.line import Over, Use, fits_line, use_now
+from optsched.rounds.problem import Ints, Lines, Occupancy, Problem, RoundJob, Takeable, Takeables
 from optsched.values.profile import Reclaim
 
 
@@ -75,3 +77,41 @@ def makes_way(taker: RoundJob, giver: RoundJob) -> bool:
 def exempt(taker: RoundJob) -> bool:
     """Return whether what a taker takes is outside floors: emergencies, and deadlines that may break guarantees."""
     return taker.emergency or (taker.due and taker.may_break_quota)
+
+
+def takeables(lines: Lines, occupancy: Occupancy) -> Takeables:
+    """Return which part of each running job lies above its team's quota and entitlement, once somebody asks."""
+    return Takeables(len(occupancy.size), lambda: _takeable(lines, occupancy))
+
+
+def _takeable(lines: Lines, occupancy: Occupancy) -> tuple[list[Takeable], Ints]:
+    """Return the same as kinds, and the kind of each job."""
+    use = use_now(occupancy)
+    teams, keys, types = use.gpus.shape
+    priorities = keys // 2
+    # Jobs of one team, priority and type that use the same resources lie alike.
+    sides = (occupancy.cpus_u > 0, occupancy.memory_u > 0)
+    columns = (occupancy.team, occupancy.priority, occupancy.gpu_type, *sides)
+    dimensions = (teams, priorities, types, 2, 2)
+    kinds, kind_of = np.unique(np.ravel_multi_index(columns, dimensions), return_inverse=True)
+    over: dict[int, tuple[Over, Over]] = {}
+    found = []
+    each_of = (column.tolist() for column in np.unravel_index(kinds, dimensions))
+    for team, priority, gpu_type, cpus, memory in zip(*each_of, strict=True):
+        quota, entitlement = lines.quota[team], lines.entitlement[team]
+        if team not in over:
+            over[team] = Over(use, team, quota), Over(use, team, entitlement)
+        parts = (priority, priorities + priority)
+        uses = (gpu_type, bool(cpus), bool(memory))
+        above_quota, above_entitlement = (tuple(each.above(key, *uses) for key in parts) for each in over[team])
+        found.append(
+            Takeable(
+                above_quota=(not quota or above_quota[0], not quota or above_quota[1]),
+                above_entitlement=(
+                    bool(entitlement) and above_entitlement[0],
+                    bool(entitlement) and above_entitlement[1],
+                ),
+                inside_quota=bool(quota) and not above_quota[0],
+            )
+        )
+    return found, kind_of.astype(np.int64).reshape(-1)

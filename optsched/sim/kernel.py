@@ -259,7 +259,7 @@ class Simulation:
             each = todo.popleft()
             found = step(self.state, each, now_s)
             self.state = found.state
-            if isinstance(each, events.Report):
+            if isinstance(each, events.Report | events.Reports):
                 self.world.heard(each, self.now)
             if not found.commands:
                 continue

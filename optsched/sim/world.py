@@ -5,8 +5,9 @@ It hears the engine's commands and says what happens; it decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Protocol
 
 from optsched.engine import events
@@ -176,7 +177,7 @@ class World:
     def happens(self, what: hap.Happening, now: int, state: Callable[[], State]) -> Iterator[events.Event]:
         """Yield what the engine hears of something; `state` is the engine's as it is by then."""
         if isinstance(what, hap.Answers):
-            yield from (each for each in what.reports if each.node not in self.now.down)
+            yield from _together(each for each in what.reports if each.node not in self.now.down)
         elif isinstance(what, hap.Arrives):
             raise AssertionError("the kernel submits")
         elif isinstance(what, hap.Reaches):
@@ -294,14 +295,14 @@ class World:
 
     # What becomes of runs
 
-    def heard(self, report: events.Report, now: int) -> None:
+    def heard(self, report: events.Report | events.Reports, now: int) -> None:
         """A report was taken in: with the last task that works, training begins."""
         if report.outcome is not Outcome.STARTED or report.run is None:
             return
         run = self._run(report.job, report.run)
-        if run is None or run.trains_from is not None or report.node not in run.nodes:
+        if run is None or run.trains_from is not None:
             return
-        run.working += 1
+        run.working += sum(node in run.nodes for node in _nodes_of(report))
         if run.working == len(run.nodes):
             run.trains_from = now + run.restore
             if run.hung_at is None:
@@ -355,6 +356,16 @@ class World:
     def forget(self, job: JobId) -> None:
         """A job has ended: nothing is owed any more."""
         self.now.owed.pop(job, None)
+
+
+def _nodes_of(report: events.Report | events.Reports) -> tuple[NodeId, ...]:
+    return report.nodes if isinstance(report, events.Reports) else (report.node,)
+
+
+def _together(said: Iterable[events.Report]) -> Iterator[events.Event]:
+    """Yield reports that follow one another, and say the same of one run, as one."""
+    for (job, outcome, run, epoch), alike in groupby(said, lambda each: (each.job, each.outcome, each.run, each.epoch)):
+        yield events.Reports(job, tuple([each.node for each in alike]), outcome, run, epoch)
 
 
 def _owner(record: NodeRecord, index: int) -> tuple[JobId, int] | None:

@@ -115,27 +115,32 @@ class Pass:
     def run(self) -> Assignment:
         """Start what can start, let run on who need not stop, grow what can grow."""
         for job in self.problem.queued:
-            if job.index in self.ledger.changed:
-                continue
-            if not job.can_ever_run or self._start_in_free_room(job):
-                continue
-            if self.params.move and job.required is not None and self._start_by_moves(job):
-                continue
-            if self.params.preempt:
-                self._start_over_victims(job)
+            if job.index not in self.ledger.changed and job.can_ever_run:
+                self.start(job)
         if self.params.leftovers:
             self.run_on()
         if self.params.grow:
             grow(self.problem, self.ledger)
         return Assignment(dict(self.ledger.changed), frozenset(self.ledger.stopped))
 
-    def place(self, job: RoundJob) -> bool:
-        """Start one queued job if that can be done; return whether it was."""
-        if job.index not in self.ledger.changed and not self._start_in_free_room(job) and self.params.preempt:
+    def start(self, job: RoundJob) -> bool:
+        """Start one queued job in free room, where others go on elsewhere, or over victims; return whether it does."""
+        if self.start_in_free_room(job):
+            return True
+        if self.params.move and job.required is not None and self._start_by_moves(job):
+            return True
+        if self.params.preempt:
             self._start_over_victims(job)
         return job.index in self.ledger.changed
 
-    def _start_in_free_room(self, job: RoundJob) -> bool:
+    def place(self, job: RoundJob) -> bool:
+        """Start one queued job if that can be done; return whether it was."""
+        if job.index not in self.ledger.changed and not self.start_in_free_room(job) and self.params.preempt:
+            self._start_over_victims(job)
+        return job.index in self.ledger.changed
+
+    def start_in_free_room(self, job: RoundJob) -> bool:
+        """Start one queued job in free room; return whether it does."""
         shape = self._shape(job)
         if self._too_large.get(shape, UNLIMITED) <= job.minimum:
             return False

@@ -189,7 +189,7 @@ class RoundInfo:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The answer of a round."""
+    """The answer of a round. `settled`: once it is in force, another round at the same instant could do nothing."""
 
     round: RoundInfo
     starts: tuple[Start, ...] = ()
@@ -200,3 +200,4 @@ class Plan:
     queued: tuple[Waiting, ...] = ()
     bill: Bill = Bill()
     warnings: tuple[str, ...] = field(default=())
+    settled: bool = False
