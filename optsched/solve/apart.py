@@ -35,6 +35,8 @@ class Parts:
         fixed = stopped | ledger.changed.keys()
         self._on: dict[int, list[tuple[RoundJob, int]]] = {}
         self._gone: list[Aside] = []
+        self._room = problem.nodes.free.copy()
+        """What is left for parts of what was free from the start, (N,): in all else somebody may have to come back."""
         for job in problem.running:
             if len(job.spread_now) > 1 and job.movable and not job.slices and job.index not in fixed:
                 for n, count in job.spread_now:
@@ -94,7 +96,8 @@ class Parts:
     def _home(self, job: RoundJob, held: int, n: int, others: list[Aside], closed: Set[int]) -> int | None:
         """Return the node to which a part goes, None where there is none: in what is broken up anyway, if it can be."""
         ledger, nodes, tree = self.ledger, self.problem.nodes, self.problem.tree
-        gpus, cpus_u, memory_u = ledger.free_for(job).copy(), ledger.cpus_u.copy(), ledger.memory_u.copy()
+        gpus = np.minimum(ledger.free_for(job), self._room)
+        cpus_u, memory_u = ledger.cpus_u.copy(), ledger.memory_u.copy()
         for aside in others:
             gpus[aside.to] -= aside.gpus
             cpus_u[aside.to] -= aside.gpus * aside.job.cpus_per_gpu_u
@@ -144,6 +147,7 @@ class Parts:
         """Book that a part goes from one node to another."""
         ledger = self.ledger
         for n, sign in ((off, 1), (to, -1)):
+            self._room[n] += sign * held
             ledger.gpus[n] += sign * held
             ledger.cpus_u[n] += sign * held * job.cpus_per_gpu_u
             ledger.memory_u[n] += sign * held * job.memory_per_gpu_u

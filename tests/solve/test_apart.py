@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from optsched.rounds.build import build_problem
+from optsched.rounds.check import check
 from optsched.rounds.problem import Problem
-from optsched.solve.fine import STYLES
+from optsched.solve.fine import STYLES, place
 from tests.builders import JobBuilder, job, nodes, racks, snapshot, team
-from tests.solve.test_fine import admitted, placed
+from tests.solve.test_fine import admitted, choice_of, placed
 
 THREE_RACKS = racks(8, r1="a1 a2", r2="b1 b2", r3="c1 c2")
 SLICED = job("q").gang(16).per_node(8).slices((16, "rack"))
 INSISTS = job("q").gang(16).per_node(8).within("rack")
+
+
+def scattered(seed: int) -> Problem:
+    """Six racks of three nodes: gangs run across them, and what is queued comes in slices or insists on a rack."""
+    rng = random.Random(seed)
+    racked = {f"r{r}": " ".join(f"n{r}{i}" for i in range(3)) for r in range(6)}
+    free = [name for names in racked.values() for name in names.split()]
+    rng.shuffle(free)
+    jobs: list[JobBuilder] = []
+    for number in range(9):
+        size = min(len(free), rng.choice((1, 1, 2, 2, 3, 4)))
+        held = {free.pop(): rng.choice((8, 8, 8, 4, 1)) if size == 1 else 8 for _ in range(size)}
+        running = job(f"r{number}").team(rng.choice("xyz")).rank(rng.choice(("P2", "P3")))
+        running = running.per_node(8) if size > 1 else running
+        running = rng.choice((running, running.signal(restart_s=rng.randint(1, 900))))
+        running = running.rigid() if rng.random() < 0.1 else running
+        jobs += [running.running(held)] if held else []
+    for number in range(6):
+        waiting = job(f"q{number}").team(rng.choice("xyz")).rank(rng.choice(("P1", "P2")))
+        wide = waiting.gang(rng.choice((16, 32))).per_node(8).slices((16, "rack"))
+        jobs.append(rng.choice((wide, waiting.gang(16).per_node(8).within("rack"), waiting.gang(rng.randint(1, 8)))))
+    teams = (team(name).quota(rng.choice((0, 24, 48))) for name in "xyz")
+    return build_problem(snapshot(racks(8, **racked), *teams, *jobs))
 
 
 def round_of(*jobs: JobBuilder, **more: float) -> Problem:
@@ -110,3 +136,16 @@ def test_parts_go_back_when_nobody_takes_their_room():
         snapshot(THREE_RACKS, team("t").limit(24), wide(a1=8, b1=8), job("fixed").rigid().running(c1=8), SLICED)
     )
     assert placed(problem, admitted(problem, "q")) == {}
+
+
+def test_plans_are_valid_where_parts_make_way():
+    """In several of these rounds some gang on several nodes is moved."""
+    moved = 0
+    for seed in range(60):
+        problem = scattered(seed)
+        choice = choice_of(problem, seed)
+        plans = [place(problem, choice, style) for style in STYLES[:3]]
+        assert [check(problem, plan) for plan in plans] == [[]] * 3, seed
+        wide_moves = {j for plan in plans for j in plan.changed if len(problem.jobs[j].spread_now) > 1}
+        moved += bool(wide_moves)
+    assert moved >= 6
