@@ -46,9 +46,11 @@ class Parts:
         """Return the sums over parts that may move for a gang, but for those on nodes where they are stuck."""
         count, most = len(self.ledger.gpus), most_lost(self.problem, taker)
         gpus, cpus_u, memory_u, cost = (np.zeros(count, dtype=np.int64) for _ in range(4))
+        movers = {id(job): job for parts in self._on.values() for job, _ in parts}
+        able = {key for key, job in movers.items() if self._moves_for(job, taker) and self._cost(job) <= most}
         for n in self._on.keys() - stuck:
-            for job, held in self._movable(n, taker):
-                if self._cost(job) <= most:
+            for job, held in self._on[n]:
+                if id(job) in able:
                     gpus[n] += held
                     cpus_u[n] += held * job.cpus_per_gpu_u
                     memory_u[n] += held * job.memory_per_gpu_u
@@ -82,8 +84,11 @@ class Parts:
 
     def _movable(self, n: int, taker: RoundJob) -> list[tuple[RoundJob, int]]:
         """Return the parts on a node that may move for a gang, the cheapest first."""
-        parts = [part for part in self._on.get(n, ()) if part[0].team == taker.team or not self._bound(part[0])]
+        parts = [part for part in self._on.get(n, ()) if self._moves_for(part[0], taker)]
         return sorted(parts, key=lambda part: (self._cost(part[0]), part[0].index))
+
+    def _moves_for(self, job: RoundJob, taker: RoundJob) -> bool:
+        return job.team == taker.team or not self._bound(job)
 
     def _bound(self, job: RoundJob) -> bool:
         """Return whether a job moves for its own team alone."""

@@ -15,6 +15,7 @@ from optsched.rounds.room import usable
 from optsched.solve.apart import Parts
 from optsched.solve.cpsat.admission import Admitted
 from optsched.solve.domains import cheapest_nodes
+from optsched.solve.loose import Loosened
 from optsched.solve.packing import pack
 from optsched.solve.places import TIGHTNESS, Places, Style
 from optsched.solve.stock import Kind
@@ -80,28 +81,32 @@ class Gangs(Places):
     def _cheapest(
         self, job: RoundJob, kind: Kind, room: Room, below: int, stuck: Set[int] = frozenset()
     ) -> Spread | None:
-        """Return the nodes of a gang of equal parts for which others miss least."""
+        """Return the nodes of a gang of equal parts for which others miss least.
+
+        Jobs smaller than `below` make way; parts of other gangs too, for one that is bound to domains, but for those
+        that are `stuck` on their nodes.
+        """
         worth = self._worth(kind, job.unit)
+        stays, leaves = [self.loose.below(0, job.team)], [self.loose.below(below, job.team)]
+        if _is_bound(job):
+            leaves.append(self.parts.loosened(job, stuck))
         self._look()
 
         def cheapest(dear: Ints, moving: bool) -> Spread | None:
             worth_now = worth - self.foresight.price(dear, kind, job.unit)
-            return self._equal_nodes(job, room, worth_now, below if moving else 0, stuck)
+            return self._equal_nodes(job, room, worth_now, leaves if moving else stays)
 
         return self.foresight.best(job, kind, room.gpus, cheapest)
 
-    def _equal_nodes(self, job: RoundJob, room: Room, worth: Ints, below: int, stuck: Set[int]) -> Spread | None:
-        """Return the cheapest nodes for a gang with `unit` GPUs on each; jobs smaller than `below` make way.
+    def _equal_nodes(self, job: RoundJob, room: Room, worth: Ints, leaves: list[Loosened]) -> Spread | None:
+        """Return the cheapest nodes for a gang with `unit` GPUs on each; on a node the first way that will do is taken.
 
-        So do parts of gangs, for one that is bound to domains, but for those that are `stuck` on their nodes.
+        A way is what those who make way would leave.
         """
         nodes, deficit = self.problem.nodes, np.maximum(0, job.unit - room.gpus)
-        ways = [self.loose.below(below, job.team)]
-        if below and _is_bound(job):
-            ways.append(self.parts.loosened(job, stuck))
         fits = np.zeros(len(deficit), dtype=bool)
         cost = np.zeros(len(deficit), dtype=np.int64)
-        for way in ways:
+        for way in leaves:
             gpus, cpus_u, memory_u = room.gpus + way.gpus, room.cpus_u + way.cpus_u, room.memory_u + way.memory_u
             more = (usable(job, nodes, gpus, cpus_u, memory_u) > 0) & ~fits
             cost[more] = way.price(deficit)[more]
