@@ -1,8 +1,8 @@
 """Clearing a domain for a gang that insists on one: who runs there, and may be moved, goes on elsewhere.
 
 There may be room for the gang many times over, and in each domain somebody. Then nobody needs to stop for it, and to
-wait until a domain is empty by itself can take days. Used by the greedy solver; the search moves only what is smaller
-than a piece of the gang.
+wait until a domain is empty by itself can take days. Used by the greedy solver; the search moves gangs out node by node
+(`apart.py`).
 """
 
 from __future__ import annotations
