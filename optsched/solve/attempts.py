@@ -99,9 +99,9 @@ class Attempts:
         return self.best
 
     def _others(self, admitted: Admitted) -> list[Admitted]:
-        """Return other admissions with the same ranks, from before who stops was chosen by the bill.
+        """Return other admissions with the same ranks, from before it was settled who stays and what it costs.
 
-        They are worse on paper, but may be easier to place.
+        They are worse on paper, but often easier to place: more is stopped.
         """
         found: list[Admitted] = []
         for solution in self.goals.earlier:

@@ -38,7 +38,7 @@ class Goals:
     """What admission reached and proved: stages' sums with their bounds, then the tie, and the bill's bound.
 
     Where time ran out there are fewer stages, and no tie. `earlier` are solutions of these ranks from before the
-    bill, the later stage first.
+    bill, the one of the ranks alone first.
     """
 
     ranks: tuple[StageResult, ...]
@@ -84,7 +84,7 @@ def _in_order(problem: Problem, admission: Admission, stages: Stages) -> Goals:
         return Goals(tuple(ranks), None, None)
     of_ranks, tie_goal = stages.solution, admission.tie()
     tie = stages.maximize(tie_goal, RANK_SHARE)
-    earlier = tuple(each for each in (stages.solution, of_ranks) if each is not None)
+    earlier = tuple(each for each in (of_ranks, stages.solution) if each is not None)
     if tie.value is None:
         return Goals(tuple(ranks), None, None)
     if not isinstance(tie_goal, int):
