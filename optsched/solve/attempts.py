@@ -80,21 +80,39 @@ class Attempts:
         for attempt in range(MOST_ADMISSIONS if turn is None else 1):
             if self._is_best_possible() or (attempt and not self._search_again()) or self._solution is None:
                 break
-            admitted = self.admission.decode(partial(value_in, self._solution))
-            placed = None
-            for style in styles if not self._most else styles[:1]:
-                needed_s = placing_s(self.problem, len(admitted.starts)) * (1.0 if attempt or placed else FIRST_PART)
+            admitted, placed = self._decoded(self._solution), None
+            tries = [(admitted, style) for style in (styles if not self._most else styles[:1])]
+            if not attempt:
+                tries[1:1] = [(other, styles[0]) for other in self._others(admitted)]
+            for choice, style in tries:
+                needed_s = placing_s(self.problem, len(choice.starts)) * (1.0 if attempt or placed else FIRST_PART)
                 if self.spent.wall_left_s < needed_s:
                     return self.best
-                found = self._placed(admitted, style)
+                found = self._placed(choice, style)
                 if found is not None:
-                    placed = placed or found
+                    placed = placed or (found if choice is admitted else None)
                     self._keep_better(found)
                 # The time kept for bounds is well spent on a plan where there is none yet.
                 if self._is_best_possible() or (self._is_late() and placed is not None):
                     return self.best
             self._note_missing(admitted, placed)
         return self.best
+
+    def _others(self, admitted: Admitted) -> list[Admitted]:
+        """Return other admissions with the same ranks, from before it was settled who stays and what it costs.
+
+        They are worse on paper, but often easier to place: more is stopped.
+        """
+        found: list[Admitted] = []
+        for solution in self.goals.earlier:
+            other = self._decoded(solution)
+            if other not in (admitted, *found):
+                found.append(other)
+        return found
+
+    def _decoded(self, solution: list[int]) -> Admitted:
+        """Return what a solution of admission does."""
+        return self.admission.decode(partial(value_in, solution))
 
     def _placed(self, admitted: Admitted, style: Style) -> Assignment | None:
         """Return a valid plan in one style, mended if need be; None where the guard objects to all that is found."""

@@ -1,8 +1,8 @@
 """Clearing a domain for a gang that insists on one: who runs there, and may be moved, goes on elsewhere.
 
 There may be room for the gang many times over, and in each domain somebody. Then nobody needs to stop for it, and to
-wait until a domain is empty by itself can take days. Used by the greedy solver; the search moves only what is smaller
-than a piece of the gang.
+wait until a domain is empty by itself can take days. Used by the greedy solver; the search moves gangs out node by node
+(`apart.py`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def clear(supply: Supply, job: RoundJob, movable: Flags) -> Cleared | None:
     if job.required is None or int(np.maximum(ledger.gpus, 0).sum()) < job.minimum:
         # Whoever makes way needs as much room elsewhere.
         return None
-    most = _most_lost(supply.problem, job)
+    most = most_lost(supply.problem, job)
     room = Room(ledger.free_for(job), ledger.cpus_u, ledger.memory_u)
     live = movable[supply.job].nonzero()[0]
     for inside in _domains(supply, job, room, live):
@@ -60,7 +60,7 @@ def clear(supply: Supply, job: RoundJob, movable: Flags) -> Cleared | None:
     return None
 
 
-def _most_lost(problem: Problem, job: RoundJob) -> float:
+def most_lost(problem: Problem, job: RoundJob) -> float:
     """Return the GPU-seconds that all moves for a job may cost."""
     ratio = problem.profile.max_loss_ratio
     return math.inf if ratio is None or exempt(job) else ratio * job.minimum * problem.horizon_s

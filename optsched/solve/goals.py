@@ -37,12 +37,14 @@ WORTH = 4
 class Goals:
     """What admission reached and proved: stages' sums with their bounds, then the tie, and the bill's bound.
 
-    Where time ran out there are fewer stages, and no tie.
+    Where time ran out there are fewer stages, and no tie. `earlier` are solutions of these ranks from before the
+    bill, the one of the ranks alone first.
     """
 
     ranks: tuple[StageResult, ...]
     tie: StageResult | None
     bill_bound: int | None
+    earlier: tuple[list[int], ...] = ()
 
     def values(self) -> list[int]:
         """Return the values of the stages."""
@@ -80,13 +82,14 @@ def _in_order(problem: Problem, admission: Admission, stages: Stages) -> Goals:
     ranks = stages.maximize_in_order(goals, most_gpus(problem), RANK_SHARE)
     if len(ranks) < len(goals):
         return Goals(tuple(ranks), None, None)
-    tie_goal = admission.tie()
+    of_ranks, tie_goal = stages.solution, admission.tie()
     tie = stages.maximize(tie_goal, RANK_SHARE)
+    earlier = tuple(each for each in (of_ranks, stages.solution) if each is not None)
     if tie.value is None:
         return Goals(tuple(ranks), None, None)
     stages.keep(tie_goal, tie.value)
     bill = stages.minimize(admission.bill(), 1.0, _left_open(problem))
-    return Goals(tuple(ranks), tie, max(least_bill(problem), bill.bound))
+    return Goals(tuple(ranks), tie, max(least_bill(problem), bill.bound), earlier)
 
 
 def _left_open(problem: Problem) -> int:

@@ -1,4 +1,4 @@
-"""Places for gangs and single jobs, with moves where holes must be made: what the fine stage is made of.
+"""Places for single jobs, with moves where holes must be made: what the fine stage is made of.
 
 Everybody is served by what stopped jobs leave over, the rarest first, before taking what anybody may have.
 """
@@ -14,16 +14,13 @@ import numpy as np
 from optsched.rounds.line import Use, line_of
 from optsched.rounds.problem import UNLIMITED, Cut, Flags, Ints, Problem, RoundJob, Spread
 from optsched.rounds.rights import claim_of, exempt
-from optsched.rounds.room import usable
 from optsched.rounds.score import gpu_type_of
 from optsched.solve.cpsat.admission import Admitted
-from optsched.solve.domains import cheapest_nodes
 from optsched.solve.floors import Floors
 from optsched.solve.foresight import Foresight, Taker
 from optsched.solve.greedy import Params, Pass
 from optsched.solve.ledger import Ledger
 from optsched.solve.loose import Loose
-from optsched.solve.packing import pack
 from optsched.solve.shrinking import give_up
 from optsched.solve.singles import Takers, share_out
 from optsched.solve.stock import Kind
@@ -285,48 +282,6 @@ class Places:
         if job.cut is Cut.ONE_NODE:
             self._placed[job.index] = job, spread[0][0]
         return True
-
-    def _place_gang(self, job: RoundJob) -> bool:
-        kind = self._kind(job)
-        room = self._room(job, kind)
-        below = job.unit if job.cut is not Cut.WHOLE_NODES else self._largest
-        if job.cut is Cut.PER_NODE and len(job.slices) < 2 and all(piece % job.unit == 0 for piece, _ in job.slices):
-            worth = self._worth(kind, job.unit)
-            self._look()
-
-            def cheapest(dear: Ints, moving: bool) -> Spread | None:
-                return self._equal_nodes(job, room, worth - self.foresight.price(dear, kind, job.unit), moving)
-
-            spread = self.foresight.best(job, kind, room.gpus, cheapest)
-        else:
-            spread = self._pack(job, room, below)
-        if spread is None:
-            return False
-        for n, count in spread:
-            if count > room.gpus[n] and not self._make_room(n, count - int(room.gpus[n]), max(below, count), job):
-                return False
-        return self._book(job, kind, spread)
-
-    def _pack(self, job: RoundJob, room: Room, below: int) -> Spread | None:
-        """Return a placement of an irregular gang: without moves if there is one, else over what could move."""
-        gpus = np.maximum(room.gpus, 0)
-        spread = pack(self.problem, job, gpus, room.cpus_u, room.memory_u, job.minimum)
-        if spread is None:
-            loose = self.loose.below(below, job.team)
-            gpus = np.maximum(room.gpus + loose.gpus, 0)
-            cpus_u, memory_u = room.cpus_u + loose.cpus_u, room.memory_u + loose.memory_u
-            spread = pack(self.problem, job, gpus, cpus_u, memory_u, job.minimum)
-        return spread
-
-    def _equal_nodes(self, job: RoundJob, room: Room, worth: Ints, moving: bool) -> Spread | None:
-        """Return the cheapest nodes for a gang with `unit` GPUs on each."""
-        unit, loose = job.unit, self.loose.below(job.unit if moving else 0, job.team)
-        fits = usable(
-            job, self.problem.nodes, room.gpus + loose.gpus, room.cpus_u + loose.cpus_u, room.memory_u + loose.memory_u
-        )
-        deficit = np.maximum(0, unit - room.gpus)
-        price = loose.price(deficit) - worth + TIGHTNESS * np.maximum(0, room.gpus - unit)
-        return cheapest_nodes(self.problem, job, np.flatnonzero(fits > 0), price)
 
     def _place(self, job: RoundJob) -> bool:
         return self._rehouse(job) if job.running else self._place_single(job)

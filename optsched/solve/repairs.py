@@ -11,13 +11,13 @@ from collections.abc import Mapping, Set
 from optsched.rounds.problem import Cut, RoundJob
 from optsched.rounds.rights import exempt
 from optsched.rounds.score import gpu_type_of
-from optsched.solve.places import Places
+from optsched.solve.gangs import Gangs
 
 MOST_MET = 10
 """How many starts are tried on the node of a stopped job that nobody needs yet."""
 
 
-class Repairs(Places):
+class Repairs(Gangs):
     """Places with repairs."""
 
     def _seal(self) -> None:
@@ -32,6 +32,7 @@ class Repairs(Places):
             if self.ledger.gpus[n] >= job.size_now and self.ledger.has_beside(job, n, job.size_now):
                 self.loose.unsettle(job, at)
                 self.loose.settle(job, n)
+        self.parts.stay()
 
     def _moved(self, j: int) -> bool:
         """Return whether a job runs on one node and moves to another, rather than start, shrink or grow."""

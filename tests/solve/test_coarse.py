@@ -21,7 +21,7 @@ from optsched.solve.coarse import CoarseSolver
 from optsched.solve.cpsat.admission import Admission, Admitted
 from optsched.solve.cpsat.decisions import full_scope
 from optsched.solve.exact import ExactSolver
-from optsched.solve.fine import place
+from optsched.solve.fine import STYLES, place
 from optsched.solve.ladder import SolverChoice, climb
 from optsched.solve.places import Style
 from optsched.solve.result import Budget, Result
@@ -204,6 +204,32 @@ def test_admission_is_searched_again_without_what_found_no_place(monkeypatch):
     coarse(problem, hint=NO_CHANGE)
     assert tried[0] == {"q0", "q1"}
     assert tried[-1] == {"q0", "q2"}
+
+
+def test_what_admission_had_before_the_bill_is_placed_too(monkeypatch: pytest.MonkeyPatch):
+    """The cheapest stops come first; other admissions of the same ranks have one try each, before other styles."""
+    seen: list[tuple[Admitted, Style]] = []
+
+    def nowhere(problem: Problem, admitted: Admitted, style: Style, hurry: Callable[[], bool]) -> Assignment:
+        seen.append((admitted, style))
+        return NO_CHANGE
+
+    monkeypatch.setattr(attempts, "place", nowhere)
+    monkeypatch.setattr(attempts, "MOST_ADMISSIONS", 1)
+    monkeypatch.setattr("optsched.solve.coarse.EXACT_NODES", 0)
+    found = 0
+    for seed in range(8):
+        problem = build_problem(small_round(seed))
+        seen.clear()
+        coarse(problem, hint=NO_CHANGE)
+        if not seen or problem.profile.priority_mode is PriorityMode.WEIGHTED:
+            continue
+        cheapest, others = seen[0][0], seen[1 : len(seen) - len(STYLES) + 1]
+        assert [style for _, style in others] == [STYLES[0]] * len(others)
+        assert [choice for choice, _ in seen[1 + len(others) :]] == [cheapest] * (len(STYLES) - 1)
+        assert cheapest not in [choice for choice, _ in others]
+        found += len(others)
+    assert found
 
 
 @pytest.mark.parametrize("seed", [3, 7])

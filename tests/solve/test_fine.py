@@ -45,12 +45,17 @@ def placed(problem: Problem, choice: Admitted, style: Style = STYLES[0]) -> dict
 def solved(seed: int) -> tuple[int, Problem, Admitted]:
     """A small round and what admission chooses there by its ranks alone."""
     problem = build_problem(small_round(seed))
+    return seed, problem, choice_of(problem, seed)
+
+
+def choice_of(problem: Problem, seed: int) -> Admitted:
+    """What admission chooses in a round by its ranks alone."""
     admission = Admission(problem, full_scope(problem))
     stages = Stages(admission.model, Spent(Budget(1e9, deterministic_s=5.0, seed=seed), StoppedClock()), lean=True)
     priorities = len(problem.priorities)
     goals = [admission.ladder.stage(row, priorities) for row in stage_rows(problem)]
     stages.maximize_in_order(goals, most_gpus(problem), 1.0)
-    return seed, problem, admission.decode(stages.value)
+    return admission.decode(stages.value)
 
 
 ADMISSIONS = [solved(seed) for seed in range(12)]
