@@ -23,13 +23,14 @@ from optsched.solve.ledger import Ledger
 def goes_further(problem: Problem, plan: Assignment, ready: Sequence[RoundJob] = ()) -> bool:
     """Return whether another greedy round at the same instant would find anything to do with a plan in force.
 
-    What teams are entitled to counts as the same: whoever is stopped asks for as much as before. Those who are `ready`
-    wait for nobody but whom they let into their room: these have to go where it is the plan that puts them in line.
+    What teams are entitled to, what stops cost and what is reserved count as the same: whoever is stopped asks for as
+    much as before. Those who are `ready` wait for nobody but whom they let into their room: these have to go where it
+    is the plan that puts them in line.
     """
     booked = _booked(problem, plan)
     after = _with(problem, plan, booked, freed=False)
     ledger = Ledger(after)
-    ledger.held, ledger.granted, ledger.stopped = booked.held, booked.granted, set(plan.stopped)
+    ledger.granted, ledger.stopped = booked.granted, set(plan.stopped)
     look = Pass(after, Params(leftovers=False), ledger)
     # Whoever the plan starts is there by then: it takes nothing from anybody in this pass.
     ledger.changed.update(plan.changed)
@@ -61,7 +62,7 @@ def _starts_without(problem: Problem, job: RoundJob, gone: Set[int], plan: Assig
     booked = _booked(problem, left)
     after = _with(problem, left, booked, freed=True)
     ledger = Ledger(after)
-    ledger.held, ledger.granted = booked.held, booked.granted
+    ledger.granted = booked.granted
     look = Pass(after, Params(grow=False), ledger)
     ledger.changed.update(plan.changed)
     return _gets_room(look, job)
@@ -113,4 +114,7 @@ def _with(problem: Problem, plan: Assignment, booked: Ledger, *, freed: bool) ->
         nodes=dataclasses.replace(nodes, free=gpus, cpus_free_u=cpus_u, memory_free_u=memory_u),
         occupancy=occupancy,
         takeable=takeables(problem.lines, occupancy),
+        ceilings=tuple(
+            dataclasses.replace(each, held=held) for each, held in zip(problem.ceilings, booked.held, strict=True)
+        ),
     )
