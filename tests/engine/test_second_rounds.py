@@ -130,12 +130,15 @@ def test_no_round_is_left_out_that_could_do_something(chunk: int):
 
 
 def test_who_starts_in_turn_is_known_without_a_plan():
-    """One node: a starts in its turn, and b, which is behind it, does not. What a search would do is not known."""
+    """One node: a starts in its turn, and b, which is behind it, does not; nor in the quick plan of a search."""
     given = snapshot(nodes("n", 8), job("a").gang(8).rank("P1"), job("b").gang(8).rank("P2"))
     problem = build_problem(given)
     assert [starts_in_turn(problem, each) for each in problem.queued] == [True, False]
     assert [planner().may_start(given, JobId(name)) for name in "ab"] == [True, False]
-    assert planner(SolverChoice.AUTO).may_start(given, JobId("b"))
+    searching = planner(SolverChoice.AUTO)
+    assert [start.job for start in searching.quickly(given).starts] == ["a"]
+    assert not searching.may_start(given, JobId("b"))
+    assert searching.turn is None, "neither was a round"
 
 
 def test_what_agents_say_together_is_as_if_they_said_it_one_after_the_other():
