@@ -241,7 +241,9 @@ class Agents:
                 log.warning("an agent knows a later epoch: a new one begins", extra={"epoch": after.epoch})
                 for each in list(self._sessions.values()):
                     each.end(Outdated(f"epoch {after.epoch} is in force: register again"))
-            self._serve(session, given, held, after, now)
+            # What came right after it, in one go with it, may ask something of the agent already.
+            present = self.leader.state
+            self._serve(session, given, held, present if session.node in present.nodes else after, now)
             return session
 
         return Prepared(answer, tuple(happened))

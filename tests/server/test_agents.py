@@ -333,6 +333,41 @@ def test_a_start_that_was_under_way_at_the_crash_is_carried_on() -> None:
 
 
 @served()
+async def test_a_start_that_is_decided_in_one_go_with_a_registration_is_heard(it: Served) -> None:
+    """While the store is busy b registers again, then a, the last one, has its room: both wait together."""
+    leader = it.service.app.leader
+    a, b = await it.racks("a b")
+    a.deaf.add("reserve")
+    await submit(it, "train", 16)
+    await a.asked("reserve")
+    await it.until(lambda state: len(state.jobs[JobId("train")].launch.ready) == 1)  # type: ignore[union-attr]
+    busy, done, append = asyncio.Event(), asyncio.Event(), leader._append
+
+    async def slowly(folded: object) -> None:
+        busy.set()
+        await done.wait()
+        await append(folded)  # type: ignore[arg-type]
+
+    async def until_wait(works: int) -> None:
+        while leader.waiting < works:
+            await asyncio.sleep(0.001)
+
+    await b.leave()
+    leader._append = slowly  # type: ignore[method-assign]
+    other = asyncio.create_task(submit(it, "other", 8))
+    await busy.wait()
+    before = leader.waiting
+    connecting = asyncio.create_task(b.connect())
+    await until_wait(before + 1)
+    await a.report("train", 1, wire.OUTCOME_RESERVED, port=29500)
+    await until_wait(before + 2)
+    done.set()
+    await asyncio.gather(other, connecting)
+    await it.job_is("train", JobState.RUNNING)
+    await it.until(lambda state: state.jobs[JobId("train")].launch is None)
+
+
+@served()
 async def test_a_store_from_a_backup_begins_a_later_epoch_than_its_agents_know(it: Served) -> None:
     """All agents register again under it; what they run goes on, and commands are followed again."""
     a, b = await it.racks("a b")
