@@ -42,7 +42,8 @@ class Draft:
         self.fields: dict[str, object] = {}
         self._nodes_touched: set[NodeId] = set()
         self._jobs_touched: set[JobId] = set()
-        self._start_over = False
+        self.ended_start = False
+        """Whether nodes have ended starting, so that others may begin."""
 
     def freeze(self) -> Step:
         """Return the step. An event that changed nothing leaves the state as it was, but for the time."""
@@ -94,11 +95,8 @@ class Draft:
         return self.nodes[node]
 
     def touches(self, record: JobRecord, claim: Claim) -> bool:
-        """Return whether the event has changed anything on which it depends if a claim can be begun.
-
-        That is the job, its nodes, how many nodes are starting, and whether starts pause.
-        """
-        if self._start_over or "paused" in self.fields or record.id in self._jobs_touched:
+        """Return whether the event has changed the job or a node of a claim, or whether starts pause."""
+        if "paused" in self.fields or record.id in self._jobs_touched:
             return True
         return not claim.placement.keys().isdisjoint(self._nodes_touched)
 
@@ -115,7 +113,7 @@ class Draft:
         if self.claims:
             self._jobs_touched.add(record.id)
             old = self.jobs.get(record.id) if record.launch is None else None
-            self._start_over |= old is not None and old.launch is not None
+            self.ended_start |= old is not None and old.launch is not None
         if record.state in ENDS and not record.booked_on:
             if record.id in self.jobs:
                 self.jobs = Records.of(self.jobs).drop(record.id)

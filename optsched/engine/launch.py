@@ -30,20 +30,22 @@ def promote(draft: Draft, *, anew: bool) -> None:
         claim = record.claim
         if claim is None or record.state is not JobState.QUEUED:
             continue
-        if not anew and not draft.touches(record, claim):
+        touched = anew or draft.touches(record, claim)
+        if not touched and not draft.ended_start:
+            continue
+        if starting is None:
+            starting = sum(Records.of(draft.jobs).parts(_starting_nodes))
+        too_many = starting > 0 and starting + len(claim.placement) > draft.before.settings.max_starting_nodes
+        if too_many and not touched:
             continue
         nodes = [(n, draft.nodes.get(n), on) for n, on in claim.placement.items()]
         closed = [n for n, there, _ in nodes if there is None or there.node.state is not NodeState.UP]
         if closed:
             abandon(draft, record, f"{closed[0]} takes no new work")
             continue
-        if draft.get("paused") or not all(there is not None and _free(there, record, on) for _, there, on in nodes):
+        if too_many or draft.get("paused") or not all(there and _free(there, record, on) for _, there, on in nodes):
             continue
         if _old_run_lives(draft, record):
-            continue
-        if starting is None:
-            starting = sum(Records.of(draft.jobs).parts(_starting_nodes))
-        if starting and starting + len(claim.placement) > draft.before.settings.max_starting_nodes:
             continue
         starting += len(claim.placement)
         _begin(draft, record, claim)

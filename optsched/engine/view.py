@@ -68,6 +68,7 @@ class Viewer:
             waits_since=looked.waits_since,
             late=frozenset(looked.late),
             reserved=state.reserved,
+            stopping=tuple(looked.stopping),
         )
         return Snapshot(
             now=state.now,
@@ -133,6 +134,7 @@ class _Look:
         self.pinned: set[JobId] = set()
         self.kept: list[Kept] = []
         self.late: set[JobId] = set()
+        self.stopping: list[Job] = []
 
     def at(self, record: JobRecord) -> Job | None:
         """Return a job as the round sees it, None where it does not."""
@@ -157,6 +159,8 @@ class _Look:
             return _placed(record, record.claim, now)
         if record.state is JobState.QUEUED:
             return self._waiting(record)
+        if record.state is JobState.PREEMPTING and not self._kept_back(record):
+            self.stopping.append(record.job)
         if record.state not in (JobState.STARTING, JobState.RUNNING):
             return None
         if record.state is JobState.STARTING or record.done_on or _just_moved(record, now, profile):
@@ -170,7 +174,7 @@ class _Look:
         if record.rest is not None and record.rest.until > now:
             gpus = {node: count for node, count in record.rest.gpus.items() if node in state.nodes}
             self.kept.append(Kept(record.id, gpus, record.rest.until))
-        if record.id in self.barred or (record.not_before is not None and record.not_before > now):
+        if self._kept_back(record):
             return None
         job = _avoiding(record, state)
         if tokens_at(record, now, profile) < 1.0:
@@ -182,6 +186,10 @@ class _Look:
             self.placed_at[record.id] = job.submitted_at - FIRST_S
             self.waits_since[record.id] = record.waits_since
         return job
+
+    def _kept_back(self, record: JobRecord) -> bool:
+        """Return whether a job may not start yet, whatever room there is."""
+        return record.id in self.barred or (record.not_before is not None and record.not_before > self.state.now)
 
 
 def _jobs_of(part: JobsSeen, look: _Look) -> Sequence[Job]:

@@ -119,7 +119,7 @@ def fair_shares(snapshot: Snapshot, listed: Listed, teams: Teams) -> Shares:
         asked[[fact.job.id in teams.grant_of for fact in listed.facts]] = 0
     held = np.where(asked > 0, listed.rows.size, 0)
     holding = _by_team(listed, held, len(snapshot.teams), types)
-    asking = _by_team(listed, asked, len(snapshot.teams), types)
+    asking = _by_team(listed, asked, len(snapshot.teams), types) + _stopping(snapshot, listed, teams)
     usage = np.zeros((len(snapshot.teams), types + 2))
     usage[:, :types] = holding[:, :, 0]
     usage[:, types:] = holding[:, :, 1:].sum(axis=1)
@@ -142,6 +142,20 @@ def _behind(snapshot: Snapshot, listed: Listed) -> Ints:
     if not behind:
         return np.ones(len(listed.facts), dtype=np.int64)
     return np.array([1 + behind.get(fact.job.id, 0) for fact in listed.facts], dtype=np.int64)
+
+
+def _stopping(snapshot: Snapshot, listed: Listed, teams: Teams) -> Floats:
+    """Return what jobs ask for that are told to stop and wait again once they have, as `_by_team` does.
+
+    Without them their team would be entitled to less for as long as they take, and others could have what is its own.
+    """
+    amounts = np.zeros((len(snapshot.teams), len(listed.hardware.gpu_types), 3))
+    for job in snapshot.carried.stopping:
+        if job.id not in teams.grant_of:
+            gpu_type, gpus = listed.shapes.wanted(job, listed.shapes.form(job))
+            share = gpus / job.gpus
+            amounts[teams.index[job.team], gpu_type] += (gpus, job.cpus * share, job.memory_gb * share)
+    return amounts
 
 
 def _by_team(listed: Listed, gpus: Ints, teams: int, types: int) -> Floats:

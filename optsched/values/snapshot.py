@@ -47,7 +47,8 @@ class Carried:
     in the order than its submission does, `waits_since` is when one that has run was put back into the queue. `late`
     jobs miss their start deadline whatever is done: nobody makes room for it. `reserved` is what the last
     round planned for those that were blocked: it stands where nothing is sooner.
-    `behind` gives, by a queued job, how many more of its kind wait behind it: they count as demand only.
+    `behind` gives, by a queued job, how many more of its kind wait behind it: they count as demand only. So do the
+    `stopping`, which are told to stop and wait again once they have.
     """
 
     occupied: tuple[Occupied, ...] = ()
@@ -60,6 +61,7 @@ class Carried:
     late: frozenset[JobId] = frozenset()
     reserved: tuple[ReservedRoom, ...] = ()
     behind: Mapping[JobId, int] = field(default_factory=dict)
+    stopping: tuple[Job, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,3 +217,24 @@ def test_a_job_whose_runs_failed_early_displaces_nobody():
     assert (cluster.stands("u"), cluster.stands("w")) == ("queued", "running")
     cluster.at(9100, ev.Finished(JobId("w")))
     assert cluster.stands("u") == "running"
+
+
+def test_what_others_are_entitled_to_does_not_grow_while_a_job_stops():
+    """48 GPUs, 16 for each of three teams. ours' 16 stop for 8 of its own; theirs has 8 and asks for 12 more, which
+    would be within 20 if ours asked for no more than the 8: then it could stop one of the 24 of others.
+    """
+    ours = job("big").team("ours").gang(16).per_node(4).running(a=4, b=4, c=4, d=4)
+    theirs = job("t").team("theirs").gang(8).per_node(4).running(e=4, f=4)
+    others = [job(f"o{node}").team("others").gang(4).running({node: 4}) for node in "ghijkl"]
+    teams = map(team, ("ours", "theirs", "others"))
+    start = snapshot(nodes("a b c d e f g h i j k l", 4), *teams, ours, theirs, *others)
+    cluster = Driven(start, prompt=False).settle()
+    cluster.take(ev.Submit(job("u").team("ours").gang(8).per_node(4).rank("P0").avoiding(*"efghijkl").made), 10)
+    cluster.settle()
+    assert cluster.stands("big") == "preempting"
+    cluster.take(ev.Submit(job("more").team("theirs").gang(12).per_node(4).made), 20)
+    cluster.settle()
+    assert {cluster.stands(f"o{node}") for node in "ghijkl"} == {"running"}
+    cluster.answer_all(at=60)
+    cluster.settle().answer_all(at=60)
+    assert [cluster.stands(each) for each in ("u", "big", "more")] == ["running", "queued", "queued"]
