@@ -293,6 +293,9 @@ def _in_parts(args: argparse.Namespace, task: Task, clock: Clock, report: Report
     simulation = begin(task, clock)
     if args.resume:
         load(simulation, args.resume)
+        if args.until and args.until * 1000 < simulation.now:
+            soonest = f"{simulation.now / 1000:g} s, where {args.resume} was saved"
+            raise UsageError(f"--until: given {args.until:g} s; allowed: {soonest}, or later")
     ended = simulation.run(report, args.until if args.save else None)
     if args.save:
         save(simulation, args.save)

@@ -95,6 +95,9 @@ def test_saved_and_resumed_it_comes_to_the_same(files, capsys):
     code, _, err = simulated(capsys, "--policy", "greedy", "--seed", "1", "--resume", "at.sim")
     assert code == 2
     assert "at.sim: setup: was saved from another trace, cluster, profile, seed or settings" in err
+    code, out, err = simulated(capsys, "--policy", "greedy", "--until", "59m", "--resume", "at.sim")
+    assert (code, out) == (2, "")
+    assert err == "optsched: --until: given 3540 s; allowed: 3600 s, where at.sim was saved, or later\n"
     (files / "at.sim").write_bytes(b"no")
     code, _, err = simulated(capsys, "--policy", "greedy", "--resume", "at.sim")
     assert (code, err.count("\n")) == (2, 1)

@@ -33,7 +33,7 @@ LEAST_ASK_S = 0.3
 LARGEST_LEAN_SUM = 1 << 28
 """The same for models that live off their linear relaxation, which large coefficients make inexact."""
 
-LIGHT_ROWS = 1000
+LIGHT_ROWS = 2500
 """Lean models with fewer constraints are solved in less time than it takes to presolve them, where rounds are brief."""
 
 
