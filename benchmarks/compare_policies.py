@@ -2,7 +2,7 @@
 
     python -m benchmarks.compare_policies fleet --folder fleet [--policy greedy,easy-backfill] [--jobs 2]
     python -m benchmarks.compare_policies philly --trace philly2017_jobs.csv.gz --folder philly
-    python -m benchmarks.compare_policies --show fleet philly
+    python -m benchmarks.compare_policies --show fleet-0 fleet-1 fleet-2
 
 `fleet` is a day of the generated fleet of 10,412 GPUs on `topologies/mixed-fleet.yaml`, `philly` twelve days of a
 Philly trace in the normal form, grown and made denser for `topologies/h100-10k.yaml`; `WORKLOADS` has the figures. All
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -97,8 +98,11 @@ def main(arguments: list[str]) -> None:
         if args.workload is None:
             parser.error("a workload is missing")
         _simulate_missing(args)
-    for folder in args.show or [args.folder]:
-        print("\n".join(tables(_read(folder))))
+    folders = [_read(folder) for folder in args.show or [args.folder]]
+    for results in folders:
+        print("\n".join(tables(results)))
+    if len(folders) > 1:
+        print("\n".join(together(folders)))
 
 
 def _simulate_missing(args: argparse.Namespace) -> None:
@@ -194,11 +198,41 @@ def tables(results: Sequence[Result]) -> list[str]:
     return [*lines, ""]
 
 
+def together(folders: Sequence[Sequence[Result]]) -> list[str]:
+    """Return what policies came to in several simulations together, as Markdown; of those that are in all of them."""
+    names = [each.policy for each in folders[0] if all(each.policy in _names(results) for results in folders)]
+    lines = [
+        f"{len(folders)} simulations together",
+        "",
+        f"| policy | gangs of {LARGE}+ GPUs that came later, never started | their wait, median | p90 | p99 | mean "
+        "| lost by preemption, GPU·h | goodput |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name in names:
+        results = [each for results in folders for each in results if each.policy == name]
+        found = [_late_waits(each.gangs, each.end_s) for each in results]
+        wait, never = quantiles([wait for waits, _ in found for wait in waits]), sum(never for _, never in found)
+        hours = " | ".join(map(_hours, (wait.p50, wait.p90, wait.p99, wait.mean)))
+        lost = _gpu_h(sum(each.metrics.preemptions.gpu_ms_lost for each in results))
+        goodput = statistics.fmean(each.metrics.goodput for each in results)
+        lines.append(f"| {name} | {wait.count}, {never} | {hours} | {lost} | {goodput:.1%} |")
+    return [*lines, ""]
+
+
+def _names(results: Sequence[Result]) -> set[str]:
+    return {each.policy for each in results}
+
+
 def late(gangs: Iterable[Gang], end_s: float) -> tuple[Quantiles, int]:
     """Return how long the large gangs waited that did not come at the very beginning, and how many never started.
 
     One that did not start counts with its time until its end, or the end of the simulation.
     """
+    waits, never = _late_waits(gangs, end_s)
+    return quantiles(waits), never
+
+
+def _late_waits(gangs: Iterable[Gang], end_s: float) -> tuple[list[float], int]:
     waits, never = [], 0
     for each in gangs:
         if each.gpus < LARGE or each.submitted_s <= 0:
@@ -206,7 +240,7 @@ def late(gangs: Iterable[Gang], end_s: float) -> tuple[Quantiles, int]:
         never += not each.runs
         until = each.runs[0].start_s if each.runs else each.end_s if each.end_s is not None else end_s
         waits.append(until - each.submitted_s)
-    return quantiles(waits), never
+    return waits, never
 
 
 def _large(tell: Callable[[Quantiles], float]) -> Callable[[Result], str]:

@@ -36,6 +36,11 @@ def test_results_are_kept_and_shown(small: None, tmp_path: Path, capsys: pytest.
     assert "| | greedy | fifo-best-fit |" in second.out
     main(["--show", folder])
     assert capsys.readouterr().out == second.out
+    main(["--show", folder, folder])
+    pooled = capsys.readouterr().out.removeprefix(2 * second.out)
+    assert pooled.startswith("2 simulations together\n")
+    assert "| greedy | 6, " in pooled
+    assert "| fifo-best-fit | 6, " in pooled
 
 
 def test_large_gangs_count_from_their_submission_and_not_those_of_the_very_beginning() -> None:
