@@ -9,7 +9,6 @@ import numpy as np
 
 from optsched.planner.forecast import Forecast, Reserved
 from optsched.policy.ordering import FAIR
-from optsched.policy.victims import estimated_end
 from optsched.rounds.assignment import Assignment
 from optsched.rounds.problem import Flags, Hold, Problem, Reals, RoundJob
 from optsched.values.altered import altered
@@ -122,8 +121,7 @@ def _binds_running(problem: Problem, reserved: Reserved) -> list[int]:
     if problem.profile.backfill_preemptible:
         binds &= ~held.preemptible | held.protected
     if reserved.start_at is not None:
-        restart_s = held.stop_gpu_s / np.maximum(held.size, 1)
-        binds &= held.ends_at + restart_s > reserved.start_at
+        binds &= held.moved_ends_at > reserved.start_at
     found: list[int] = np.flatnonzero(binds).tolist()
     return found
 
@@ -142,9 +140,8 @@ def _stands_in_the_way(problem: Problem, reserved: Reserved, job: RoundJob) -> b
     if start is None or estimate is None:
         return True
     if job.running:
-        # It is asked of who moves or grows: that costs it time.
-        end = estimated_end(job.job, now)
-        return end is None or end + job.costs.move / job.size_now > start
+        # It is asked of who moves or grows.
+        return bool(problem.occupancy.moved_ends_at[job.index] > start)
     return now + estimate > start
 
 
@@ -249,9 +246,11 @@ def _still_there(problem: Problem, reserved: Reserved, job: RoundJob, assignment
     now, start, spread = problem.snapshot.now, reserved.start_at, assignment.after(job)
     if not spread or start is None or job.job.id in problem.snapshot.carried.guests.get(reserved.job.job.id, ()):
         return False
+    if job.running:
+        held = problem.occupancy
+        return bool((held.moved_ends_at if job.index in assignment.changed else held.ends_at)[job.index] > start)
     estimate = job.job.estimated_runtime_s
-    end = estimated_end(job.job, now) if job.running else None if estimate is None else now + estimate
-    return end is None or end > start
+    return estimate is None or now + estimate > start
 
 
 def reserved_rooms(problem: Problem, reserved: Sequence[Reserved], assignment: Assignment) -> tuple[ReservedRoom, ...]:

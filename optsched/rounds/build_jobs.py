@@ -194,6 +194,7 @@ def build_occupancy(
     mine = Times(*(column[running] for column in times))
     protected, pinned = (_named(ids, names) for names in (snapshot.carried.protected, snapshot.carried.pinned))
     lost_s, stoppable, soon = _stops(listed, mine, snapshot.profile, now)
+    ends_at = estimated_ends(mine, now)
     elastic, light_s = flags(rows.elastic[running]), snapshot.profile.starved_move_s
     amounts = (rows.minimum, rows.size, rows.gpu_type, rows.cpus_u, rows.memory_u)
     minimum, size, gpu_type, cpus_u, memory_u = (column[running] for column in amounts)
@@ -213,7 +214,8 @@ def build_occupancy(
         real_team=rows.team[running],
         tier=tier,
         stop_gpu_s=np.rint(size * lost_s).astype(np.int64),
-        ends_at=estimated_ends(mine, now),
+        ends_at=ends_at,
+        moved_ends_at=ends_at + np.maximum(lost_s, _undone(listed, mine, now)),
         began_at=np.where(np.isnan(mine.started_at), 0.0, mine.started_at),
         preemptible=flags(rows.preemptible[running]),
         protected=protected,
@@ -250,6 +252,13 @@ def _stops(listed: Listed, times: Times, profile: Profile, now: float) -> tuple[
         filled = bucket.burst + bucket.per_h * age_h - times.preemptions
         may &= np.minimum(bucket.burst, filled) >= 1.0
     return lost + times.checkpoint_s + times.restart_s, may, soon
+
+
+def _undone(listed: Listed, times: Times, now: float) -> Reals:
+    """Return, for each running job, the seconds of it that no checkpoint has; what a stop is priced at may be less."""
+    began = np.where(np.isnan(times.started_at), now, times.started_at)
+    saved = np.where(np.isnan(times.saved_at), began, times.saved_at)
+    return np.where(flags(listed.rows.on_signal[: listed.running]), 0.0, np.maximum(0.0, now - saved))
 
 
 def _named(running: Sequence[JobId], names: Set[JobId]) -> Flags:

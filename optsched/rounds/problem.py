@@ -161,7 +161,8 @@ class Occupancy:
     Shape (F,), by job: `team` is the one on whose quota it stands, in whose line its GPUs are ranked, `real_team` its
     own; `minimum` and `size` are GPUs, `gpu_type` that of its first node, `cpus_u` and `memory_u` millionths for
     each GPU. `stop_gpu_s` is what its stop or move costs, `ends_at` the instant at which it is estimated to end
-    (infinity: not known), `began_at` that of its start; `light` are those that lose little by it, `protected`
+    (infinity: not known), `moved_ends_at` the same where it is moved or resized now and what that loses is done again,
+    `began_at` that of its start; `light` are those that lose little by it, `protected`
     those that the snapshot protects. Shape (Q,), by pair of a job and a node on which it holds GPUs, in order of
     the jobs, then of the nodes: `pair_job`, `pair_node`, `pair_gpus`. `used` is what all of them use together, as in
     `line.Use`.
@@ -181,6 +182,7 @@ class Occupancy:
     tier: Ints
     stop_gpu_s: Ints
     ends_at: Reals
+    moved_ends_at: Reals
     began_at: Reals
     preemptible: Flags
     protected: Flags

@@ -208,6 +208,22 @@ def test_a_hold_binds_those_behind_it_that_would_still_run():
         assert queued == bound
 
 
+def test_who_would_move_into_a_hold_runs_longer_by_all_that_it_loses():
+    """The gang starts at 3000. m ends at 500 where it is, and has no checkpoint: moved, it begins anew, to end at 4100.
+    It is priced as saved at -2050, between the starts of x and s and that of r, which report: by that it would end at
+    2550. s, with a checkpoint at -100, ends at 600.
+    """
+    m = job("m").running(since=HOUR, lost=None, c=8).runs_for(HOUR + 500)
+    s = job("s").running(since=HOUR, lost=100, d=8).runs_for(HOUR + 500)
+    r = [job(f"r{since}").running(since=since, lost=50, e=4) for since in (400, 500)]
+    snap = snapshot(nodes("a b c d e", 8), busy("x", 3000, b=8), m, s, *r, GANG.avoiding(*"cde"))
+    for protected, bound in ((("m", "s"), {"m"}), ((), set())):
+        carried = Carried(protected=frozenset(map(JobId, protected)))
+        problem, found, holds = reserved(dataclasses.replace(snap, carried=carried))
+        assert found["gang"].start_at == 3000
+        assert {str(problem.jobs[j].job.id) for j in holds["gang"].binds} & {"m", "s"} == bound
+
+
 def test_a_deadline_that_its_reservation_meets_is_not_due():
     """It can start at 150 and must by 200: due no more. One that can start at 250 is."""
     for ends_in, due in ((150, False), (250, True)):
