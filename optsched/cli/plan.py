@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
 from optsched.cli.options import add_solver_options, plan_options
+from optsched.cli.output import check_output, write_output
 from optsched.cli.terminal import MAX_WIDTH, Progress, Style, say, shows_colour, tell, warn, width
-from optsched.cli.words import clean
 from optsched.clock import WallClock
-from optsched.errors import Fault, InputError
 
 DESCRIPTION = """\
 Plan one round: which queued jobs start where, who is stopped or moved for them,
@@ -53,8 +51,7 @@ def run(args: argparse.Namespace) -> int:
     """Plan and print."""
     from optsched.cli.inputs import read_snapshot
 
-    if args.output is not None:
-        _check_output(args.output)
+    check_output(args.output, "--output")
     read = read_snapshot(args.snapshot, args.profile)
     if read.is_example:
         tell(f"no SNAPSHOT given: planning the shipped example {Path(read.file).name}")
@@ -86,25 +83,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _check_output(output: str) -> None:
-    """Refuse a file that cannot be written before time is spent on a plan."""
-    path = Path(output)
-    wrong = ""
-    try:
-        if path.is_dir():
-            wrong = "is a folder"
-        elif not path.parent.is_dir():
-            wrong = "lies in no folder that exists"
-        elif not os.access(path if path.exists() else path.parent, os.W_OK):
-            wrong = "may not be written"
-    except (OSError, ValueError) as error:
-        wrong = f"cannot be used: {error}"
-    if wrong:
-        raise InputError([Fault(clean(output), None, "--output", wrong, "the path of a file that may be written")])
-
-
 def _write(text: str, output: str | None) -> None:
     if output is None:
         say(text)
     else:
-        Path(output).write_text(text, encoding="utf-8")
+        write_output(output, text.encode(), "--output")

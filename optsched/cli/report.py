@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
+from optsched.cli.output import check_output, write_output
 from optsched.cli.terminal import say, tell
 from optsched.cli.words import clean
-from optsched.errors import UsageError
 
 DESCRIPTION = """\
 Turn what optsched simulate --format json wrote into one HTML page: figures side
@@ -31,20 +30,16 @@ def run(args: argparse.Namespace) -> int:
     from optsched.files.reading import read_text
     from optsched.sim.results import from_json
 
+    check_output(args.out, "--out")
     text, name = read_text(args.results)
     write_page(comparison_to_html(from_json(text, name)), args.out)
     return 0
 
 
 def write_page(page: str, out: str | None, option: str = "--out") -> None:
-    """Write a page to a file, or to the output. Raises UsageError, naming `option`, where that cannot be done."""
+    """Write a page to a file, or to the output. Raises InputError, naming `option`, where that cannot be done."""
     if out is None:
         say(page)
         return
-    try:
-        Path(out).write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(
-            f"{option}: {clean(out)} cannot be written: {error.strerror}; allowed: a path that can"
-        ) from None
+    write_output(out, page.encode(), option)
     tell(f"{clean(out)}: {len(page.encode()) / 1000:,.0f} kB written")

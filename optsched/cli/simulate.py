@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from optsched.cli.options import add_format, seconds, seed
+from optsched.cli.output import check_outputs, write_output
 from optsched.cli.terminal import Progress, Style, say, shows_colour, warn, width
 from optsched.cli.words import clean, duration
 from optsched.clock import Clock, WallClock
@@ -117,7 +118,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     group.add_argument("--jobs", metavar="N", type=whole, default=1, help="processes, for several policies")
     group.add_argument("--save", metavar="PATH", help="with --until: save where it stands, to be resumed")
     group.add_argument("--resume", metavar="PATH", help="go on from there; trace and options as they were")
-    group.add_argument("--sample", metavar="T", type=span, default=3600.0, help="between samples (default 1h)")
+    group.add_argument("--sample", metavar="T", type=_sample, default=3600.0, help="between samples (default 1h)")
     group.add_argument(
         "--map-at",
         metavar="T",
@@ -151,7 +152,21 @@ def factor(text: str) -> float:
 
 
 def _period(text: str) -> float:
-    return 0.0 if text == "0" else seconds(text)
+    """Return the seconds between rounds, 0 to a day."""
+    if text == "0":
+        return 0.0
+    try:
+        return seconds(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"given {text[:80]!r}; allowed: 0, or up to 86,400 seconds") from None
+
+
+def _sample(text: str) -> float:
+    """Return the seconds between samples, a minute at least: all that there are go into the result."""
+    value = span(text)
+    if value < 60:
+        raise argparse.ArgumentTypeError(f"given {text[:80]!r}; allowed: 60 seconds or more")
+    return value
 
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY_S}
@@ -181,6 +196,7 @@ def run(args: argparse.Namespace) -> int:
     from optsched.sim.results import Comparison, to_json
     from optsched.sim.simulate import collect_seldom
 
+    check_outputs({"--html": args.html, "--save": args.save})
     tasks = _tasks(args)
     collect_seldom()
     clock = WallClock()
@@ -191,15 +207,15 @@ def run(args: argparse.Namespace) -> int:
         else:
             results = simulate_all(tasks, args.jobs, clock, report)
     found = Comparison(tuple(results))
+    if args.format == "json":
+        say(to_json(found))
+    else:
+        say(comparison_to_text(found, width(), Style(shows_colour(sys.stdout))))
     if args.html is not None:
         from optsched.cli.html.page import comparison_to_html
         from optsched.cli.report import write_page
 
         write_page(comparison_to_html(found), args.html, "--html")
-    if args.format == "json":
-        say(to_json(found))
-    else:
-        say(comparison_to_text(found, width(), Style(shows_colour(sys.stdout))))
     return 0
 
 
@@ -216,7 +232,10 @@ def _tasks(args: argparse.Namespace) -> list[Task]:
         if name not in POLICIES:
             raise UsageError(f"--policy: given {clean(name)!r}; allowed: {known(list(POLICIES), name, 'one of')}")
     cluster = load_cluster(args.cluster or (DEFAULT_CLUSTER if args.files else EXAMPLE_CLUSTER))
-    settings = _settings(args, sum(node.gpus for node in cluster.nodes))
+    gpus = sum(node.gpus for node in cluster.nodes)
+    if not gpus:
+        raise UsageError(f"--cluster: {clean(cluster.name)} has no GPU; allowed: one that has")
+    settings = _settings(args, gpus)
     tasks = []
     profiles = [load_profile(source) for source in args.profile or ["default"]]
     for profile in profiles:
@@ -291,16 +310,20 @@ def _in_parts(args: argparse.Namespace, task: Task, clock: Clock, report: Report
 
     began = clock.monotonic_s()
     simulation = begin(task, clock)
+    who = f"{task.policy}, {task.deterministic_s:g}"
     if args.resume:
-        load(simulation, args.resume)
+        load(simulation, args.resume, who)
         if args.until and args.until * 1000 < simulation.now:
-            soonest = f"{simulation.now / 1000:g} s, where {args.resume} was saved"
+            soonest = f"{simulation.now / 1000:g} s, where {clean(args.resume)} was saved"
             raise UsageError(f"--until: given {args.until:g} s; allowed: {soonest}, or later")
     ended = simulation.run(report, args.until if args.save else None)
     if args.save:
-        save(simulation, args.save)
+        write_output(args.save, save(simulation, who), "--save")
         if ended:
             warn("it ended before it was to be saved")
+        else:
+            # It stands at the last instant at which something happened; the figures are up to the one asked for.
+            simulation.pass_time(args.until)
     return finish(simulation, task, clock.monotonic_s() - began)
 
 

@@ -8,10 +8,10 @@ import math
 import re
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optsched.cli.options import add_format, seed
+from optsched.cli.output import check_output, write_output
 from optsched.cli.terminal import Style, say, shows_colour, tell, warn, width
 from optsched.cli.words import clean, count
 from optsched.errors import OptschedError, UsageError
@@ -133,6 +133,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
 
 def run_import(args: argparse.Namespace) -> int:
     """Read a trace, or a list of machines, and write it in the normal form."""
+    check_output(args.out, "--out")
     from optsched.files.traces import check_format, node_format
 
     if args.from_format is not None:
@@ -180,6 +181,7 @@ def run_describe(args: argparse.Namespace) -> int:
 
 def run_scale(args: argparse.Namespace) -> int:
     """Scale a trace and write it."""
+    check_output(args.out, "--out")
     from optsched.sim.traces import scale
 
     if args.load is not None and args.gpus is None:
@@ -213,6 +215,7 @@ def run_scale(args: argparse.Namespace) -> int:
 
 def run_generate(args: argparse.Namespace) -> int:
     """Generate a trace and write it."""
+    check_output(args.out, "--out")
     from optsched.sim.traces.fleet import HOURS, generate
     from optsched.sim.traces.scale import up_to
 
@@ -286,10 +289,7 @@ def _put(text: str, out: str | None) -> None:
         say(text)
         return
     data = text.encode()
-    try:
-        Path(out).write_bytes(gzip.compress(data, mtime=0) if out.endswith(".gz") else data)
-    except OSError as error:
-        raise UsageError(f"--out: {clean(out)} cannot be written: {error.strerror}; allowed: a path that can") from None
+    write_output(out, gzip.compress(data, mtime=0) if out.endswith(".gz") else data, "--out")
 
 
 def _number(convert: Callable[[str], float], holds: Callable[[float], bool], allowed: str) -> Callable[[str], float]:

@@ -84,6 +84,10 @@ class Collector:
         self._maps = sorted(round(at * 1000) for at in settings.maps_at)
         self._level = 0
 
+    def skip_maps(self, now: int) -> None:
+        """Go on from an instant up to which all maps were taken that ever will be."""
+        self.notes.next_map = sum(at <= now for at in self._maps)
+
     # Jobs and runs
 
     def submitted(self, job: Job, now: int) -> None:

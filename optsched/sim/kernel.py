@@ -169,6 +169,10 @@ class Simulation:
             far = max(ended / total, self.now / max(1, min(end, pause)))
             progress(f"{ended:,} of {total:,} jobs have ended, day {self.now / 86_400_000:.1f}", far)
 
+    def pass_time(self, to_s: float) -> None:
+        """Let time pass to an instant before which nothing more happens, in seconds, for the books."""
+        self._pass(round(to_s * 1000))
+
     def _next(self) -> float:
         """Return the instant at which something happens next, inf where nothing moves any more."""
         first = self.calendar.first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -92,16 +93,76 @@ def test_saved_and_resumed_it_comes_to_the_same(files, capsys):
     whole = result(capsys, "--policy", "greedy")
     assert simulated(capsys, "--policy", "greedy", "--until", "1h", "--save", "at.sim")[0] == 0
     assert result(capsys, "--policy", "greedy", "--resume", "at.sim") == whole
-    code, _, err = simulated(capsys, "--policy", "greedy", "--seed", "1", "--resume", "at.sim")
-    assert code == 2
-    assert "at.sim: setup: was saved from another trace, cluster, profile, seed or settings" in err
     code, out, err = simulated(capsys, "--policy", "greedy", "--until", "59m", "--resume", "at.sim")
     assert (code, out) == (2, "")
     assert err == "optsched: --until: given 3540 s; allowed: 3600 s, where at.sim was saved, or later\n"
-    (files / "at.sim").write_bytes(b"no")
-    code, _, err = simulated(capsys, "--policy", "greedy", "--resume", "at.sim")
-    assert (code, err.count("\n")) == (2, 1)
-    assert "allowed: what optsched simulate --save writes" in err
+
+
+def test_the_figures_up_to_a_save_are_those_up_to_there(files, capsys):
+    """Also where nothing happens at the very instant: what runs on until then counts."""
+    whole = result(capsys, "--policy", "greedy", "--until", "47m")
+    assert result(capsys, "--policy", "greedy", "--until", "47m", "--save", "at.sim") == whole
+
+
+def test_a_page_can_still_be_asked_for_where_a_simulation_goes_on(files, capsys):
+    """The maps for it are those of the instants that are left."""
+    assert simulated(capsys, "--policy", "greedy", "--until", "1h", "--save", "at.sim")[0] == 0
+    found = from_json(result(capsys, "--policy", "greedy", "--resume", "at.sim", "--html", "page.html"), "x").results[0]
+    assert all(each.at_s > 3600 for each in found.maps)
+    assert (files / "page.html").read_text().startswith("<!doctype html>")
+
+
+def test_a_save_of_something_else_is_refused_with_what_differs(files, capsys):
+    """One line each: other options, another policy, a broken file, one that is no save."""
+    assert simulated(capsys, "--policy", "greedy", "--until", "1h", "--save", "at.sim")[0] == 0
+    data = (files / "at.sim").read_bytes()
+    broken = bytearray(data)
+    broken[len(data) // 2] ^= 0xFF
+    told = json.loads(gzip.decompress(data))
+    cases = (
+        (data, ("--policy", "greedy", "--seed", "1"), "setup: was saved with another trace"),
+        (
+            data,
+            ("--policy", "easy-backfill"),
+            "setup: was saved with another policy;",
+        ),
+        (data, ("--policy", "greedy", "--sample", "5m"), "setup: was saved with other options; allowed: the same"),
+        (b"no", ("--policy", "greedy"), "(file): Not a gzipped file (b'no'); allowed: what optsched simulate --save"),
+        (bytes(broken), ("--policy", "greedy"), "(file): "),
+        (_packed({"format": 1}), ("--policy", "greedy"), "format: is 1; allowed: 2"),
+        (
+            _packed(told | {"now": -5}),
+            ("--policy", "greedy"),
+            "now: Input should be greater than or equal to 0",
+        ),
+        (_packed([]), ("--policy", "greedy"), "(file): "),
+    )
+    for content, options, said in cases:
+        (files / "at.sim").write_bytes(content)
+        code, out, err = simulated(capsys, *options, "--resume", "at.sim")
+        assert (code, out, err.count("\n")) == (2, "", 1), err
+        assert err.startswith(f"at.sim: {said}"), err
+
+
+def _packed(data: object) -> bytes:
+    return gzip.compress(json.dumps(data).encode())
+
+
+def test_files_that_cannot_be_written_are_refused_before_anything_is_simulated(files, capsys):
+    """A folder that is none, a folder, and one file for two things; what was there before stays."""
+    (files / "kept").write_text("kept")
+    for options, said in (
+        (("--html", "none/a.html"), "none/a.html: --html: lies in no folder that exists"),
+        (("--until", "1h", "--save", "."), ".: --save: is a folder; allowed: the path of a file"),
+        (
+            ("--until", "1h", "--save", "kept", "--html", "./kept"),
+            "kept: --save: is what --html writes as well",
+        ),
+    ):
+        code, out, err = simulated(capsys, "--policy", "greedy", *options)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert err.startswith(said)
+    assert (files / "kept").read_text() == "kept"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +174,8 @@ def test_saved_and_resumed_it_comes_to_the_same(files, capsys):
         (["--policy", "greedy,fifo-best-fit", "--resume", "x.sim"], "allowed: one policy, one profile"),
         (["--until", "soon"], "--until: given 'soon'; allowed: seconds, or 30m, 12h, 7d, up to 10000d"),
         (["--load", "0"], "--load: given '0'; allowed: a number from 0.001 to 1,000"),
-        (["--round-every", "-1"], "--round-every: "),
+        (["--round-every", "-1"], "--round-every: given '-1'; allowed: 0, or up to 86,400 seconds"),
+        (["--sample", "59"], "--sample: given '59'; allowed: 60 seconds or more"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(files, capsys, options, said):

@@ -142,7 +142,7 @@ def test_formats_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         (["scale", "--sample", "2"], "optsched trace scale: --sample: given '2'; allowed: a number above 0, at most 1"),
         (["scale", "--from", "30d"], "optsched: no job is left; allowed: a wider slice"),
         (["describe", "-", "-"], "optsched: FILE: - is given twice; allowed: standard input once"),
-        (["import", "--out", "/no/such/folder/x.csv"], "cannot be written"),
+        (["import", "--out", "/no/such/folder/x.csv"], "x.csv: --out: lies in no folder that exists; allowed: "),
         (
             ["generate", "--from-hour", "4400"],
             "optsched: --hours: 4400 + 24 is beyond the end; allowed: up to 4,416 hours",

@@ -54,9 +54,9 @@ def test_saved_and_resumed_it_has_the_same_future(policy, jobs, tmp_path):
     whole.run()
     first = simulation(7, policy, jobs=jobs)
     assert not first.run(stop_at_s=4000.0)
-    save(first, tmp_path / "at.sim")
+    (tmp_path / "at.sim").write_bytes(save(first, policy))
     second = simulation(7, policy, jobs=jobs)
-    load(second, tmp_path / "at.sim")
+    load(second, tmp_path / "at.sim", policy)
     assert second.state == first.state
     assert second.run()
     assert told(second) == told(whole)
