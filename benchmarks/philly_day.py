@@ -42,7 +42,8 @@ def main(arguments: list[str]) -> None:
     output = Path(arguments[1]) if len(arguments) == 2 else OUTPUT
     output.write_bytes(gzip.compress(to_csv(day).encode(), compresslevel=9, mtime=0))
     facts = describe(day, 160)
-    assert facts.offered is not None and facts.offered.load is not None
+    assert facts.offered is not None
+    assert facts.offered.load is not None
     gangs = sum(job.gpus >= GANG for job in day.jobs)
     print(
         f"{output.name}: {facts.jobs} jobs, {gangs} of at least {GANG} GPUs, {long} shortened, from hour {hour} on, "
