@@ -114,6 +114,20 @@ def test_what_is_wrong_is_told_in_a_line(
     assert len([line for line in told.splitlines() if not line.startswith("warning:")]) == 1
 
 
+@pytest.mark.parametrize("load", [[], ["--load", "1"]])
+@pytest.mark.usefixtures("lab_file")
+def test_no_job_of_a_trace_can_run_where_there_is_no_gpu(
+    load: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "trace.csv").write_text("job_id,submit_s,duration_s,gpus\na,0,7200,16\nb,600,60,8\n")
+    (tmp_path / "cpu.yaml").write_text("{name: cpus, levels: [], nodes: [{id: n1, gpus: 0}]}")
+    arguments = ["--trace", "trace.csv", "--at", "30m", "--cluster", "cpu.yaml", "--ask", "b", *load]
+    assert main(["whatif", *arguments]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert told[-1] == ("optsched: TRACE: no job of it can run on this cluster; allowed: a --cluster with room for one")
+    assert all(line.startswith("warning: left out: ") for line in told[:-1])
+
+
 def test_what_is_apart_may_be_given_twice(lab_file: str) -> None:
     apart = ["--drain", "r0@1h-2h", "--drain", "r0@2h-3h", "--drain", "r1@1h-2h"]
     teams = ["--set-quota", "vision=16", "--set-quota", "language=8", "--set-weight", "vision=2"]
