@@ -43,6 +43,7 @@ def main(arguments: list[str]) -> None:
     output.write_bytes(gzip.compress(to_csv(day).encode(), compresslevel=9, mtime=0))
     facts = describe(day, 160)
     assert facts.offered is not None
+    assert facts.offered.load is not None
     gangs = sum(job.gpus >= GANG for job in day.jobs)
     print(
         f"{output.name}: {facts.jobs} jobs, {gangs} of at least {GANG} GPUs, {long} shortened, from hour {hour} on, "

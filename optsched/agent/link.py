@@ -16,6 +16,7 @@ import numpy as np
 from optsched.agent import messages as m
 from optsched.agent.values import Pending
 from optsched.agent.wire_words import command_of, spoken
+from optsched.errors import UsageError
 from optsched.wire.access import OPEN, Access
 from optsched.wire.v1 import agent_pb2 as wire
 from optsched.wire.v1 import agent_pb2_grpc
@@ -66,7 +67,7 @@ def wait_s(failures: int, draw: np.random.Generator) -> float:
 
 
 def _channel(access: Access, target: str) -> grpc.aio.Channel:
-    """Return a channel to a scheduler. Raises OSError for a file that cannot be read."""
+    """Return a channel to a scheduler. Raises OSError or UsageError for a file that cannot be read, or used."""
     credentials = access.credentials()
     if credentials is None:
         return grpc.aio.insecure_channel(target, options=OPTIONS)
@@ -134,7 +135,8 @@ class Link:
                 why = "the stream ended" if refused is None else refused.reason
             except grpc.aio.AioRpcError as error:
                 why = f"{error.code().name.lower()}: {error.details()}"
-            except OSError as error:
+            except (OSError, UsageError) as error:
+                # A file that is being renewed may be half written; the next try reads it again.
                 why = str(error)
             except asyncio.CancelledError:
                 # That of the stream, by the side that writes; or of this task, by who started it.

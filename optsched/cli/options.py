@@ -34,6 +34,22 @@ class Parser(argparse.ArgumentParser):
         sys.exit(2)
 
 
+class Once(argparse.Action):
+    """Keeps a value; a second one is refused, where it would change what the first has said."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        """Keep the value, or refuse it."""
+        if getattr(namespace, self.dest) is not None:
+            parser.error(f"{option_string}: given twice; allowed: once")
+        setattr(namespace, self.dest, values)
+
+
 def readable(message: str) -> str:
     """Return a message of argparse as "field: what is wrong; allowed: what is allowed"."""
     choice = _CHOICE.match(message)

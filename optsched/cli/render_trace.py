@@ -89,12 +89,22 @@ def _durations(found: Quantiles, known: int, jobs: int) -> str:
 def _offered(facts: Facts, width: int, style: Style) -> list[str]:
     found = facts.offered
     assert found is not None, "the caller has looked"
-    text = (
-        f"{found.load:.2f} of {found.gpus:,} GPUs from the first submission to the last; if every job started at once, "
-        f"at most {number(round(found.peak_gpus, 1))} GPUs at a time, and more than there are for "
-        f"{percent(found.over_share)} of the time"
-    )
-    return [style.title("Load"), *wrapped(text, width, 2)]
+    if found.peak_gpus is None:
+        return [style.title("Load"), *wrapped("not known: no job tells how long it ran", width, 2)]
+    if found.load is None:
+        load = "all jobs are submitted in one instant, so that there is no load to tell"
+    else:
+        window = f"in the {duration(facts.span_s)} from the first submission to the last"
+        load = f"{found.load:.2f} of {found.gpus:,} GPUs {window}, the work of all jobs counted"
+    lines = [style.title("Load"), *wrapped(load, width, 2)]
+    if found.mean_gpus is not None and found.over_share is not None:
+        run = (
+            f"if every job started at once, {number(round(found.mean_gpus, 1))} GPUs on average, at most "
+            f"{number(round(found.peak_gpus, 1))} at a time, and more than {found.gpus:,} for "
+            f"{percent(found.over_share)} of the {duration(found.run_s)} from the first submission to the last end"
+        )
+        lines += wrapped(run, width, 2)
+    return lines
 
 
 def _sizes(facts: Facts, width: int, style: Style) -> list[str]:

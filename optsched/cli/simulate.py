@@ -286,11 +286,9 @@ def workload_of(args: argparse.Namespace, cluster: Cluster, profile: Profile) ->
     for reason, number in filled.left_out.items():
         warn(f"left out: {number:,} {reason}")
     workload = filled.workload
-    if args.load is not None:
-        workload = _at_load(workload, args.load, gpus)
     if not workload.arrivals:
-        raise UsageError("TRACE: no job of it can run on this cluster")
-    return workload
+        raise UsageError("TRACE: no job of it can run on this cluster; allowed: a --cluster with room for one")
+    return workload if args.load is None else _at_load(workload, args.load, gpus)
 
 
 def _at_load(workload: Workload, load: float, gpus: int) -> Workload:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, TypeVar
 
-from optsched.cli.options import add_format, seconds, seed
+from optsched.cli.options import Once, add_format, seconds, seed
 from optsched.cli.simulate import factor, span, whole, with_end
 from optsched.cli.terminal import Progress, Style, say, shows_colour, warn, width
 from optsched.cli.words import clean
@@ -39,6 +39,10 @@ examples:
   optsched whatif busy.yaml --questions plans.yaml --jobs 8 --format json
   optsched whatif --service http://127.0.0.1:7441 --gpus 64 --team vision
   optsched whatif --trace philly.csv.gz --at 3d --gpus 64 --team vision"""
+
+
+CLUSTER = "h100-10k"
+"""The cluster of a trace where none is named."""
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -81,7 +85,7 @@ def _add_sources(parser: argparse.ArgumentParser) -> None:
         "--trace", metavar="FILE", nargs="+", dest="files", help="files of a trace, simulated up to --at"
     )
     group.add_argument("--at", metavar="T", type=span, help="the position in the trace: 3600, 12h, 3d")
-    group.add_argument("--cluster", metavar="NAME|PATH", default="h100-10k", help="of the trace (default: h100-10k)")
+    group.add_argument("--cluster", metavar="NAME|PATH", help=f"of the trace (default: {CLUSTER})")
     group.add_argument("--from-format", metavar="FORMAT", help="of the trace (see optsched trace --help)")
     group.add_argument("--load", metavar="LOAD", type=factor, help="of the trace: submit times divided to offer it")
 
@@ -122,8 +126,10 @@ def _add_changes(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--set-quota", metavar="TEAM=GPUS", action="append", default=[], help="a team's quota")
     group.add_argument("--set-weight", metavar="TEAM=W", action="append", default=[], help="a team's weight")
-    group.add_argument("--profile", metavar="NAME|PATH", help="another profile")
-    group.add_argument("--failures", metavar="[RATES]xN", help="failures N times as often, by these rates or --rates")
+    group.add_argument("--profile", metavar="NAME|PATH", action=Once, help="another profile")
+    group.add_argument(
+        "--failures", metavar="[RATES]xN", action=Once, help="failures N times as often, by these rates or --rates"
+    )
 
 
 def _add_futures(parser: argparse.ArgumentParser) -> None:
@@ -240,28 +246,35 @@ def _snapshot(args: argparse.Namespace, clock: Clock, report: Report) -> Snapsho
     ]
     if len(given) > 1:
         raise UsageError(f"given {' and '.join(given)}; allowed: one of SNAPSHOT, --service, --trace")
+    _belong("--service", args.service, {"--token-file": args.token_file, "--ca": args.ca})
+    of_trace = {"--at": args.at, "--cluster": args.cluster, "--from-format": args.from_format, "--load": args.load}
+    _belong("--trace", args.files, of_trace)
     if args.service:
         return _of_service(args)
     if args.files:
         return _of_trace(args, clock, report)
-    if args.at is not None:
-        raise UsageError("--at: given without --trace; allowed: with a trace")
     from optsched.cli.inputs import read_snapshot
 
     return read_snapshot(args.snapshot, None).snapshot
+
+
+def _belong(to: str, source: object, options: dict[str, object]) -> None:
+    """Raise UsageError for an option of one source where another is asked about."""
+    for flag, value in options.items():
+        if value is not None and not source:
+            raise UsageError(f"{flag}: given without {to}; allowed: together with {to}")
 
 
 def _of_service(args: argparse.Namespace) -> Snapshot:
     from pathlib import Path
 
     from optsched.whatif.service import Access, read_service
+    from optsched.wire.access import token_in
 
-    token = None
     for flag, path in (("--token-file", args.token_file), ("--ca", args.ca)):
-        if path and not Path(path).is_file():
+        if path is not None and not Path(path).is_file():
             raise UsageError(f"{flag}: there is no file {clean(path)!r}; allowed: the path of a file")
-    if args.token_file:
-        token = Path(args.token_file).read_text(encoding="utf-8").strip()
+    token = None if args.token_file is None else token_in(args.token_file, "--token-file")
     snapshot, warnings = read_service(args.service, Access(token, args.ca))
     for text in warnings:
         warn(text)
@@ -279,7 +292,7 @@ def _of_trace(args: argparse.Namespace, clock: Clock, report: Report) -> Snapsho
 
     if args.at is None:
         raise UsageError("--trace: given without --at; allowed: with --at, the position to ask about")
-    cluster, profile = load_cluster(args.cluster), load_profile("default")
+    cluster, profile = load_cluster(args.cluster or CLUSTER), load_profile("default")
     settings = SimSettings(seed=args.seed, round_every_s=args.round_every, failures=FAILURES[args.rates])
     setup = Setup(cluster, workload_of(args, cluster, profile), profile, profile, settings)
     simulation = begin(Task(setup, args.policy, profile.name, args.deterministic), clock)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 
 from optsched.cli.simulate import span
@@ -96,13 +97,19 @@ def _scenario(args: argparse.Namespace, snapshot: Snapshot) -> Scenario | None:
         then("--add-like", text, ch.AddLike(text))
     for text in args.remove:
         then("--remove", text, ch.Remove(text))
+    drains = _Values("--drain")
     for text in args.drain:
-        then("--drain", text, _drain(text))
+        drain = _drain(text)
+        drains.take(drain.target, drain.start_s or 0.0, math.inf if drain.end_s is None else drain.end_s)
+        then("--drain", text, drain)
+    quotas, weights = _Values("--set-quota"), _Values("--set-weight")
     for text in args.set_quota:
         team, value = _pair("--set-quota", text, "TEAM=GPUS, GPUS a whole number", r"[0-9]{1,9}")
+        quotas.take(team)
         then("--set-quota", text, ch.SetQuota(team, int(value)))
     for text in args.set_weight:
         team, value = _pair("--set-weight", text, "TEAM=W, W a number of at most 1,000,000", r"[0-9]{1,6}(\.[0-9]+)?")
+        weights.take(team)
         then("--set-weight", text, ch.SetWeight(team, float(value)))
     failures = None if args.failures is None else _failures(args.failures, args.rates)
     if failures is not None:
@@ -119,7 +126,23 @@ def _nodes(text: str) -> Change:
     return ch.AddNodes(int(count), within or None)
 
 
-def _drain(text: str) -> Change:
+class _Values:
+    """What an option has been given for which name, and for which window: one value each."""
+
+    def __init__(self, flag: str) -> None:
+        self.flag = flag
+        self.taken: dict[str, list[tuple[float, float]]] = {}
+
+    def take(self, name: str, start_s: float = 0.0, end_s: float = math.inf) -> None:
+        """Note a value. Raises UsageError where there is one for some of the window."""
+        windows = self.taken.setdefault(name, [])
+        if any(start_s < end and begin < end_s for begin, end in windows):
+            at_once = "each team once" if self.flag != "--drain" else "each name once, or for windows apart"
+            raise UsageError(f"{self.flag}: {clean(name)!r} is given twice; allowed: {at_once}")
+        windows.append((start_s, end_s))
+
+
+def _drain(text: str) -> ch.Drain:
     target, at, window = text.rpartition("@")
     if not at:
         return ch.Drain(text)

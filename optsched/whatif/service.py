@@ -13,12 +13,14 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from http.client import HTTPException, InvalidURL
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from optsched.errors import InputError, UsageError
+from optsched.errors import InputError, NoAnswer, NotAllowed, NotNamed, OptschedError, UsageError
 from optsched.files.snapshots import parse_snapshot
 from optsched.values.snapshot import Snapshot
+from optsched.wire.access import authorities
 
 Plain = dict[str, Any]
 Query = Mapping[str, object]
@@ -44,10 +46,11 @@ def read_service(address: str, access: Access) -> tuple[Snapshot, tuple[str, ...
     """Return the state of a service as a snapshot, and its warnings.
 
     `address` is http://HOST:PORT, https://HOST:PORT, grpc://HOST:PORT or grpcs://HOST:PORT. Raises UsageError where it
-    does not answer, or not as a service of optsched does.
+    is none of these, does not answer as a service of optsched does, or `access` is not fit for it; NoAnswer where
+    nobody answers; and a Refusal where the service refuses to be read.
     """
-    parts = urlsplit(address)
     try:
+        parts = urlsplit(address)
         if not parts.hostname or not parts.port or parts.scheme not in ("http", "https", "grpc", "grpcs"):
             raise ValueError
     except ValueError:
@@ -55,6 +58,8 @@ def read_service(address: str, access: Access) -> tuple[Snapshot, tuple[str, ...
             f"--service: given {address!r}; allowed: http://HOST:PORT or https://HOST:PORT (REST), "
             "grpc://HOST:PORT or grpcs://HOST:PORT"
         ) from None
+    if access.ca and parts.scheme in ("http", "grpc"):
+        raise UsageError(f"--ca: given with {parts.scheme}://; allowed: with https:// or grpcs://")
     if parts.scheme.startswith("http"):
         return _assembled(_rest(f"{parts.scheme}://{parts.netloc}", access), address)
     from optsched.whatif.service_grpc import channel_to, grpc_calls
@@ -66,6 +71,8 @@ def read_service(address: str, access: Access) -> tuple[Snapshot, tuple[str, ...
 def _rest(base: str, access: Access) -> Get:
     context = None
     if base.startswith("https:"):
+        if access.ca:
+            authorities(access.ca, "--ca")
         context = ssl.create_default_context(cafile=access.ca)
     # A proxy of the machine is for the world outside, not for a scheduler beside it.
     opener = urllib.request.build_opener(
@@ -79,23 +86,35 @@ def _rest(base: str, access: Access) -> Get:
             request.add_header("authorization", f"Bearer {access.token}")
         try:
             with opener.open(request, timeout=TIMEOUT_S) as answer:
-                found = json.load(answer)
+                text = answer.read()
         except urllib.error.HTTPError as error:
-            raise UsageError(f"--service: {url} answers {error.code} {error.reason}; {_hint(error.code)}") from error
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "reason", error)
-            raise UsageError(f"--service: {url}: {reason}; allowed: the REST address of a service that runs") from error
+            raise _refusal(error, url) from error
+        except (UnicodeError, InvalidURL) as error:
+            raise UsageError(f"--service: {url} cannot be asked: {error}; {_ALLOWED}") from error
+        except (OSError, HTTPException) as error:
+            reason = str(getattr(error, "reason", error)) or type(error).__name__
+            raise NoAnswer(f"--service: nobody answers at {url}: {reason}") from error
+        try:
+            found = json.loads(text)
+        except ValueError:
+            found = None
         if not isinstance(found, dict):
-            raise UsageError(f"--service: {url} answers no JSON object; allowed: the REST address of optsched serve")
+            raise UsageError(f"--service: {url} answers no JSON object; {_ALLOWED}")
         return found
 
     return get
 
 
-def _hint(code: int) -> str:
-    if code in (401, 403):
-        return "allowed: --token-file with a token that may read"
-    return "allowed: the REST address of optsched serve"
+_ALLOWED = "allowed: the REST address of optsched serve"
+
+
+def _refusal(error: urllib.error.HTTPError, url: str) -> OptschedError:
+    """Return what an answer other than 200 means: refused, failed, or not of a service of optsched."""
+    told = f"--service: {url} answers {error.code} {error.reason}"
+    if error.code in (401, 403):
+        kind = NotNamed if error.code == 401 else NotAllowed
+        return kind(f"{told}; allowed: --token-file with a token that may read")
+    return NoAnswer(told) if error.code >= 500 else UsageError(f"{told}; {_ALLOWED}")
 
 
 def _pages(get: Get, path: str, key: str, query: Query) -> list[Plain]:
@@ -111,7 +130,11 @@ def _pages(get: Get, path: str, key: str, query: Query) -> list[Plain]:
 
 def _assembled(get: Get, address: str) -> tuple[Snapshot, tuple[str, ...]]:
     for attempt in range(TRIES):
-        data = _read(get)
+        try:
+            data = _read(get)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            wrong = f"{address} does not answer as optsched serve does ({type(error).__name__}: {error})"
+            raise UsageError(f"--service: {wrong}; allowed: a service of this version") from error
         try:
             return parse_snapshot(data, address)
         except InputError:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import grpc
 from google.protobuf.message import Message
 
-from optsched.errors import UsageError
+from optsched.errors import NoAnswer, OptschedError, UsageError
 from optsched.whatif.service import TIMEOUT_S, Access, Get, Plain, Query
+from optsched.wire.access import authorities, bearer
 from optsched.wire.convert import to_message, to_plain
+from optsched.wire.status import error_of
 from optsched.wire.v1 import cluster_pb2, cluster_pb2_grpc, scheduler_pb2, scheduler_pb2_grpc
 
 MIB = 2**20
@@ -22,7 +23,7 @@ def channel_to(target: str, tls: bool, access: Access) -> grpc.Channel:
     options = [("grpc.max_receive_message_length", 256 * MIB)]
     if not tls:
         return grpc.insecure_channel(target, options=options)
-    roots = Path(access.ca).read_bytes() if access.ca else None
+    roots = authorities(access.ca, "--ca") if access.ca else None
     return grpc.secure_channel(target, grpc.ssl_channel_credentials(roots), options=options)
 
 
@@ -39,7 +40,7 @@ def grpc_calls(channel: grpc.Channel, access: Access) -> Get:
         "profile": (cluster.GetProfile, cluster_pb2.GetProfileRequest),
         "reservations": (cluster.ListReservations, cluster_pb2.ListReservationsRequest),
     }
-    metadata = [("authorization", f"Bearer {access.token}")] if access.token else []
+    metadata = bearer(access.token) if access.token else []
 
     def get(path: str, query: Query) -> Plain:
         call, kind = calls[path]
@@ -50,7 +51,18 @@ def grpc_calls(channel: grpc.Channel, access: Access) -> Get:
         try:
             return to_plain(call(to_message(kind, asked), metadata=metadata, timeout=TIMEOUT_S))
         except grpc.RpcError as error:
-            what = f"{error.code().name} {error.details()}" if isinstance(error, grpc.Call) else str(error)
-            raise UsageError(f"--service: {path}: {what}; allowed: the gRPC address of a service that runs") from error
+            raise _meant(error, path) from error
 
     return get
+
+
+def _meant(error: grpc.RpcError, path: str) -> OptschedError:
+    """Return what an error of gRPC means: nobody answers, it is refused, or this is no service of optsched."""
+    if not isinstance(error, grpc.Call):
+        return NoAnswer(f"--service: {path}: {error}")
+    code, text = error.code(), f"--service: {path}: {error.code().name} {error.details()}"
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return UsageError(f"{text}; allowed: the gRPC address of optsched serve")
+    if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
+        text = f"{text}; allowed: --token-file with a token that may read"
+    return error_of(code, text, None)

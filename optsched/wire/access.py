@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +35,7 @@ class Access:
             raise UsageError("tls_certificate: given without tls_ca; allowed: with the authorities of the scheduler")
 
     def credentials(self) -> grpc.ChannelCredentials | None:
-        """Return what a connection is encrypted with, None for one that is not. Raises OSError."""
+        """Return what a connection is encrypted with, None for one that is not. Raises OSError or UsageError."""
         if self.tls_ca is None:
             return None
         pair: dict[str, bytes] = {}
@@ -42,12 +44,54 @@ class Access:
                 "certificate_chain": Path(self.tls_certificate).read_bytes(),
                 "private_key": Path(self.tls_key).read_bytes(),
             }
-        return grpc.ssl_channel_credentials(Path(self.tls_ca).read_bytes(), **pair)
+            _check_pair(self.tls_certificate, self.tls_key)
+        return grpc.ssl_channel_credentials(authorities(self.tls_ca, "tls_ca"), **pair)
 
     def metadata(self) -> list[tuple[str, str]]:
-        """Return what goes with a call: the token, where there is one. Raises OSError."""
-        token = self.token if self.token_file is None else Path(self.token_file).read_text().strip()
-        return [] if token is None else [("authorization", f"Bearer {token}")]
+        """Return what goes with a call: the token, where there is one. Raises OSError or UsageError."""
+        if self.token_file is not None:
+            return bearer(token_in(self.token_file, "token_file"))
+        if self.token is not None and not _TOKEN.fullmatch(self.token):
+            raise UsageError(f"token: given no token; allowed: {_TOKENS}")
+        return [] if self.token is None else bearer(self.token)
+
+
+_TOKEN = re.compile("[!-~]+")
+_TOKENS = "one line of ASCII, without blanks"
+
+
+def bearer(token: str) -> list[tuple[str, str]]:
+    """Return a token as the metadata of a call."""
+    return [("authorization", f"Bearer {token}")]
+
+
+def token_in(path: str, option: str) -> str:
+    """Return the token of a file that `option` names. Raises OSError, and UsageError where it holds none."""
+    token = Path(path).read_bytes().decode("utf-8", errors="replace").strip()
+    if not _TOKEN.fullmatch(token):
+        raise UsageError(f"{option}: {path} holds no token; allowed: a file with {_TOKENS}")
+    return token
+
+
+def authorities(path: str, option: str) -> bytes:
+    """Return the PEM file that `option` names. Raises OSError, and UsageError where it holds no certificate."""
+    data = Path(path).read_bytes()
+    try:
+        # What gRPC makes of a file without one is a connection that fails, with nothing said of the file.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except ssl.SSLError:
+        raise UsageError(f"{option}: {path} holds no certificate; allowed: a PEM file with those to trust") from None
+    return data
+
+
+def _check_pair(certificate: str, key: str) -> None:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(certificate, key, password=lambda: "")
+    except ssl.SSLError as error:
+        raise UsageError(
+            f"tls_certificate, tls_key: {certificate} and {key} cannot be used ({error.reason or 'no PEM'}); "
+            "allowed: PEM files of a certificate and of its key, which is not encrypted"
+        ) from None
 
 
 OPEN = Access()

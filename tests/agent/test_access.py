@@ -100,6 +100,25 @@ def test_an_agent_is_let_in_by_its_token_which_is_read_anew_for_every_try(tmp_pa
     run(story())
 
 
+def test_authorities_that_cannot_be_used_are_read_anew_too(tmp_path: Path, pki: Path) -> None:
+    """At first the file is half written; then the authorities are put there."""
+    ca = tmp_path / "ca.pem"
+    ca.write_text("-----BEGIN CERTIFICATE-----\n")
+
+    async def story() -> None:
+        served = {name: str(pki / file) for name, file in SERVER.items()}
+        async with serving(tokens=tokens(tmp_path), **served) as it:
+            mine = {"tls_certificate": str(pki / "agent.pem"), "tls_key": str(pki / "agent.key")}
+            joining = asyncio.create_task(joins(it, tmp_path, "n2", tls_ca=str(ca), **mine))
+            async with refused() as why:
+                pass
+            assert why[0] == f"tls_ca: {ca} holds no certificate; allowed: a PEM file with those to trust"
+            ca.write_bytes((pki / "ca.pem").read_bytes())
+            await joining
+
+    run(story())
+
+
 def test_over_tls_with_a_certificate_no_token_is_needed(tmp_path: Path, pki: Path) -> None:
     async def story() -> None:
         served = {name: str(pki / file) for name, file in SERVER.items()}

@@ -429,6 +429,14 @@ def test_nobody_there_is_one_line(run: Run) -> None:
     assert run("jobs", "--config", "none.yaml").code == 2
 
 
+def test_a_file_without_certificates_is_named_with_its_option(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "lab.yaml"
+    path.write_text("name: lab\n")
+    told = f"optsched: tls_ca: {path} holds no certificate; allowed: a PEM file with those to trust\n"
+    for command in (("jobs",), ("cancel", "a"), ("nodes",), ("submit", "--gpus", "1", "--team", "a")):
+        assert run(*command, "--tls-ca", str(path)) == Said(2, "", told)
+
+
 def test_who_may_not_is_told_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -141,6 +141,15 @@ def test_formats_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         ),
         (["scale", "--sample", "2"], "optsched trace scale: --sample: given '2'; allowed: a number above 0, at most 1"),
         (["scale", "--from", "30d"], "optsched: no job is left; allowed: a wider slice"),
+        (["scale", "--gpus", "8"], "optsched: --gpus: given without --load; allowed: together with --load"),
+        (["scale", "--seed", "8"], "optsched: --seed: given without --sample; allowed: together with --sample"),
+        (
+            ["scale", "--from", "2h", "--to", "1h"],
+            "optsched: --to: given 3600 s; allowed: more than the 7200 s of --from",
+        ),
+        (["generate", "--hours", "1", "--share", "1e-9"], "optsched: no job is drawn; allowed: more --hours, a larger"),
+        (["import", "--rack-nodes", "4"], "optsched: --rack-nodes: given for a trace of jobs; allowed: with a list of"),
+        (["import", "--gpus-per-node", "4"], "optsched: --gpus-per-node: given for a trace of jobs; allowed: with a"),
         (["describe", "-", "-"], "optsched: FILE: - is given twice; allowed: standard input once"),
         (["import", "--out", "/no/such/folder/x.csv"], "x.csv: --out: lies in no folder that exists; allowed: "),
         (
@@ -154,6 +163,84 @@ def test_what_is_refused_is_one_line(words: list[str], said: str, capsys: pytest
     assert out == ""
     assert said in err.splitlines()[-1]
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("nodes", ["[{id: n1, gpus: 0}]", "[{id: n1, gpus: 2, gpus_bad: [0, 1]}]"])
+def test_a_cluster_without_gpus_has_no_load(nodes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "cpu.yaml"
+    path.write_text(f"{{name: cpus, levels: [], nodes: {nodes}}}")
+    _, err = run(capsys, "describe", "--cluster", str(path), code=2)
+    assert err == f"optsched: --cluster: {path} has no GPU that is healthy; allowed: a cluster with at least one\n"
+
+
+def test_loads_and_peaks_agree_and_name_their_windows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("job_id,submit_s,duration_s,gpus\na,0,100,8\nb,0,100,8\n")
+    out, _ = run(capsys, "describe", str(path), "--gpus", "8")
+    assert "  all jobs are submitted in one instant, so that there is no load to tell\n" in out
+    whole = " ".join(out.split())
+    assert "16 GPUs on average, at most 16 at a time, and more than 8 for 100 % of the 1 min 40 s from the" in whole
+    out, _ = run(capsys, "describe", str(path), "--gpus", "8", "--format", "json")
+    assert json.loads(out)["offered"] == {
+        "gpus": 8,
+        "load": None,
+        "run_s": 100,
+        "mean_gpus": 16,
+        "peak_gpus": 16,
+        "over_share": 1,
+    }
+    path.write_text("job_id,submit_s,gpus\na,0,8\nb,5,8\n")
+    out, _ = run(capsys, "describe", str(path), "--gpus", "8")
+    assert "  not known: no job tells how long it ran\n" in out
+
+
+SCALED = "job_id,submit_s,duration_s,gpus,cpus,num_tasks\na,0,100,2,0.3,3\nb,50,300,4,,1\nc,100,100,1,1e-320,\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "least_or_most", "said"),
+    [
+        (
+            ["--shrink", "1e-307"],
+            "1.01e-10",
+            "--shrink: 1e-307 moves the last job beyond the 1e+12 s of a trace's submit_s",
+        ),
+        # 1,500 GPU-seconds in 100 s of 10 GPUs: a load of 1.5, and submit times in inverse proportion to it.
+        (["--gpus", "10", "--load", "1e-300"], "1.51e-10", "--load: 1e-300 moves the last job beyond the 1e+12 s"),
+        (
+            ["--gpus", "10", "--load", "5e-324"],
+            "1.51e-10",
+            "--load: 4.94066e-324 moves the last job beyond the 1e+12 s",
+        ),
+        # Only what is submitted before the last job counts: 1,400 GPU-seconds.
+        (["--evenly", "--gpus", "10", "--load", "1e-20"], "1.41e-10", "--load: 1e-20 moves the last job beyond"),
+        # The job of 4 GPUs.
+        (["--grow", "999999"], "250,000", "--grow: 999,999 times the 4 of job b is beyond the 1,000,000 of a trace's"),
+    ],
+)
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_a_scaled_trace_is_refused_or_can_be_read_again(
+    words: list[str], least_or_most: str, said: str, form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = tmp_path / "t.csv", tmp_path / f"out.{form}"
+    path.write_text(SCALED)
+    _, err = run(capsys, "scale", str(path), *words, "--out", str(out), code=2)
+    assert err.startswith(f"optsched: {said}")
+    assert f"allowed: at {'most' if words[0] == '--grow' else 'least'} {least_or_most} for this trace" in err
+    assert err.count("\n") == 1
+    assert not out.exists()
+    # As far as it says, it may go.
+    run(capsys, "scale", str(path), *words[:-1], least_or_most.replace(",", ""), "--out", str(out))
+    assert len(load_trace([out])[0].jobs) == 3
+
+
+def test_half_a_character_in_a_name_is_written_as_its_number(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = tmp_path / "t.json", tmp_path / "out.csv"
+    path.write_text('{"jobs": [{"job_id": "a", "submit_s": 0, "gpus": 1, "team": "x\\ud800"}]}')
+    run(capsys, "import", str(path), "--out", str(out))
+    assert load_trace([out])[0].jobs[0].team == "x\\ud800"
 
 
 def test_faulty_records_are_warned_of_where_they_are_skipped(

@@ -85,7 +85,22 @@ def test_a_position_in_a_trace_is_asked_about(
         (["--ask", "eval", "--rates", "often"], "--rates: given 'often'; allowed: "),
         (["--ask", "eval", "--run-times", "guess"], "--run-times: given 'guess'; allowed: published"),
         (["--ask", "eval", "--policy", "best"], "--policy: given 'best'; allowed: "),
-        (["--ask", "eval", "--at", "3h"], "--at: given without --trace"),
+        (["--ask", "eval", "--at", "3h"], "--at: given without --trace; allowed: together with --trace"),
+        (
+            ["--ask", "eval", "--cluster", "h100-10k"],
+            "--cluster: given without --trace; allowed: together with --trace",
+        ),
+        (["--ask", "eval", "--load", "1"], "--load: given without --trace; allowed: together with --trace"),
+        (["--ask", "eval", "--from-format", "swf"], "--from-format: given without --trace; allowed: together with"),
+        (["--ask", "eval", "--token-file", "/nope"], "--token-file: given without --service; allowed: together with"),
+        (["--ask", "eval", "--ca", "lab.json"], "--ca: given without --service; allowed: together with --service"),
+        (["--set-quota", "vision=1", "--set-quota", "vision=2"], "--set-quota: 'vision' is given twice; allowed: each"),
+        (["--set-weight", "vision=1", "--set-weight", "vision=1"], "--set-weight: 'vision' is given twice; allowed:"),
+        (["--drain", "r0", "--drain", "r0"], "--drain: 'r0' is given twice; allowed: each name once, or for windows"),
+        (["--drain", "r0@1h-3h", "--drain", "r0@2h-4h"], "--drain: 'r0' is given twice; allowed: each name once, or"),
+        (["--remove", "r0", "--remove", "r0"], "--remove r0: no node or domain is called 'r0'"),
+        (["--profile", "default", "--profile", "default"], "--profile: given twice; allowed: once"),
+        (["--failures", "x2", "--failures", "x3"], "--failures: given twice; allowed: once"),
         (["--ask", "eval", "--service", "http://127.0.0.1:1"], "given SNAPSHOT and --service"),
         (["--ask", "eval", "--ray-address", "auto"], "--ray-address: given without --executor ray"),
     ],
@@ -97,6 +112,62 @@ def test_what_is_wrong_is_told_in_a_line(
     told = capsys.readouterr().err
     assert wrong in told
     assert len([line for line in told.splitlines() if not line.startswith("warning:")]) == 1
+
+
+@pytest.mark.parametrize("load", [[], ["--load", "1"]])
+@pytest.mark.usefixtures("lab_file")
+def test_no_job_of_a_trace_can_run_where_there_is_no_gpu(
+    load: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "trace.csv").write_text("job_id,submit_s,duration_s,gpus\na,0,7200,16\nb,600,60,8\n")
+    (tmp_path / "cpu.yaml").write_text("{name: cpus, levels: [], nodes: [{id: n1, gpus: 0}]}")
+    arguments = ["--trace", "trace.csv", "--at", "30m", "--cluster", "cpu.yaml", "--ask", "b", *load]
+    assert main(["whatif", *arguments]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert told[-1] == ("optsched: TRACE: no job of it can run on this cluster; allowed: a --cluster with room for one")
+    assert all(line.startswith("warning: left out: ") for line in told[:-1])
+
+
+def test_what_is_apart_may_be_given_twice(lab_file: str) -> None:
+    apart = ["--drain", "r0@1h-2h", "--drain", "r0@2h-3h", "--drain", "r1@1h-2h"]
+    teams = ["--set-quota", "vision=16", "--set-quota", "language=8", "--set-weight", "vision=2"]
+    assert main(["whatif", lab_file, *apart, *teams, "--futures", "0"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "wrong"),
+    [
+        (["--service", "http://[::1"], 2, "optsched: --service: given 'http://[::1'; allowed: http://HOST:PORT"),
+        (["--service", "http://a b:80"], 2, "optsched: --service: http://a b:80/v1/status cannot be asked: "),
+        (["--service", "http://127.0.0.1:1"], 1, "optsched: --service: nobody answers at http://127.0.0.1:1/v1/status"),
+        (["--service", "grpc://127.0.0.1:1"], 1, "optsched: --service: status: UNAVAILABLE "),
+        (
+            ["--service", "https://127.0.0.1:1", "--ca", "lab.json"],
+            2,
+            "optsched: --ca: lab.json holds no certificate; allowed: a PEM file with those to trust",
+        ),
+        (
+            ["--service", "grpcs://127.0.0.1:1", "--ca", "lab.json"],
+            2,
+            "optsched: --ca: lab.json holds no certificate; allowed: a PEM file with those to trust",
+        ),
+        (
+            ["--service", "http://127.0.0.1:1", "--token-file", "lab.json"],
+            2,
+            "optsched: --token-file: lab.json holds no token; allowed: a file with one line of ASCII, without blanks",
+        ),
+        (["--service", "http://127.0.0.1:1", "--at", "3h"], 2, "optsched: --at: given without --trace; allowed: "),
+        (["--trace", "t.csv", "--at", "3h", "--ca", "lab.json"], 2, "optsched: --ca: given without --service; allowed"),
+    ],
+)
+@pytest.mark.usefixtures("lab_file")
+def test_what_is_wrong_with_a_service_is_told_in_a_line(
+    arguments: list[str], code: int, wrong: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["whatif", *arguments, "--ask", "a"]) == code
+    told = capsys.readouterr().err
+    assert told.startswith(wrong)
+    assert told.count("\n") == 1
 
 
 def test_the_page_has_every_change_that_a_flag_can_make() -> None:

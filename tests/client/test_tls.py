@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from optsched.client import Client, Settings
-from optsched.errors import NoAnswer, NotNamed
+from optsched.errors import NoAnswer, NotNamed, UsageError
 from tests.certificates import write_pki
 from tests.server.test_access import TOKENS, Role, write_tokens
 from tests.server.threaded import Threaded, threaded
@@ -65,3 +65,27 @@ def test_who_does_not_believe_or_is_not_believed_is_told_in_a_line(here: Threade
     assert "\n" not in words
     hint = {"nothing": "Socket closed; does it want TLS (tls_ca)?", "another authority": "CERTIFICATE_VERIFY_FAILED"}
     assert hint.get(given, "Socket closed; does it want a certificate (tls_certificate)?") in words
+
+
+def test_files_that_do_not_do_are_named_with_their_option(pki: Path, tmp_path: Path) -> None:
+    text, token = tmp_path / "lab.yaml", tmp_path / "token"
+    text.write_text("name: lab\n")
+    token.write_bytes(b"two\nlines\xff")
+    ca = {"tls_ca": str(pki / "ca.pem")}
+    given: list[tuple[dict[str, str], str]] = [
+        ({"tls_ca": str(text)}, f"tls_ca: {text} holds no certificate; allowed: a PEM file"),
+        ({**ca, **own(pki), "tls_key": str(text)}, f"tls_certificate, tls_key: {pki}/front-end.pem and {text} cannot"),
+        (
+            {**ca, **own(pki), "tls_key": str(pki / "server.key")},
+            f"tls_certificate, tls_key: {pki}/front-end.pem and {pki}/server.key cannot be used (KEY_VALUES_MISMATCH)",
+        ),
+        ({"tls_ca": str(tmp_path / "none.pem")}, f"{tmp_path}/none.pem cannot be read: No such file or directory"),
+        ({"token_file": str(token)}, f"token_file: {token} holds no token; allowed: a file with one line of ASCII"),
+        ({"token": "two words"}, "token: given no token; allowed: one line of ASCII, without blanks"),
+    ]
+    for more, said in given:
+        nobody = Settings(scheduler="127.0.0.1:1", patience_s=0, **more)  # type: ignore[arg-type]
+        with Client(nobody) as client, pytest.raises(UsageError) as caught:
+            client.status()
+        assert str(caught.value).startswith(said)
+        assert "\n" not in str(caught.value)

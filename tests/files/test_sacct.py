@@ -109,6 +109,36 @@ def test_gpus_of_trackable_resources(tres: str, gpus: int, kinds: tuple[str, ...
     assert (job.gpus, job.gpu_types) == (gpus, kinds)
 
 
+@pytest.mark.parametrize("number", ["²", "9" * 16, "9" * 5000])
+@pytest.mark.parametrize("column", ["ReqTRES", "ReqGRES"])
+def test_gpus_that_are_no_number_are_told(column: str, number: str) -> None:
+    cell = f"gres/gpu={number}" if column == "ReqTRES" else f"gpu:{number}"
+    given = f"JobID|State|Submit|NNodes|{column}\n7|COMPLETED|2021-04-05T02:00:00|1|{cell}\n"
+    if (column, number) == ("ReqGRES", "²"):
+        # Generic resources that it cannot tell are no GPUs, as elsewhere.
+        assert trace(given).jobs[0].gpus == 0
+        return
+    with pytest.raises(InputError, match=f"given:2: {column}: given 'g.*; allowed: (a )?whole number"):
+        trace(given)
+
+
+@pytest.mark.parametrize("number", ["²", "9" * 400, "9" * 5000])
+def test_other_numbers_that_cannot_be_read_are_not_known(number: str) -> None:
+    head, cells = "JobID|State|Submit|NNodes|ReqTRES|TimelimitRaw|Timelimit|ReqCPUS", [number, f"cpu={number}"]
+    cells += [number, f"{number}-00:00:00", number]
+    (job,) = trace(f"{head}\n7|COMPLETED|2021-04-05T02:00:00|{'|'.join(cells)}\n").jobs
+    assert (job.tasks, job.cpus, job.requested_s, job.gpus) == (None, None, None, 0)
+
+
+def test_a_column_that_is_there_twice_has_to_say_the_same() -> None:
+    rows = "JobID|State|Submit|ReqTRES|State\n7|COMPLETED|2021-04-05T02:00:00||COMPLETED\n"
+    assert [job.status for job in trace(rows).jobs] == ["completed"]
+    with pytest.raises(
+        InputError, match="given:3: State: two columns of this name say 'COMPLETED' and 'FAILED'; allowed: the same"
+    ):
+        trace(rows + "8|COMPLETED|2021-04-05T02:00:00||FAILED\n")
+
+
 @pytest.mark.parametrize(
     ("gres", "gpus"),
     [("gpu:a100:8", 32), ("gpu:8(S:0-1)", 32), ("PER_JOB:gpu:1", 1), ("gpu:1", 4), ("craynetwork:1", 0)],

@@ -117,12 +117,14 @@ def test_services_of_2025_may_have_been_there_before_and_after() -> None:
     assert (after.submit_s, after.duration_s, after.gpus, after.status) == (475, 20, 0, "created")
 
 
+SPOT = """job_name,organization,gpu_model,cpu_request,gpu_request,worker_num,submit_time,duration,job_type
+7,57,H800,184,8,16,60,3600.5,Spot
+8,13,A10,8,0.5,1,30,60,HP
+"""
+
+
 def test_spot_jobs_of_2026_have_workers() -> None:
-    read = trace(
-        "job_name,organization,gpu_model,cpu_request,gpu_request,worker_num,submit_time,duration,job_type\n"
-        "7,57,H800,184,8,16,60,3600.5,Spot\n"
-        "8,13,A10,8,0.5,1,30,60,HP\n"
-    )
+    read = trace(SPOT)
     assert [(job.id, job.gpus, job.cpus, job.team, job.priority) for job in read.jobs] == [
         ("8", 0.5, 8, "org13", "HP"),
         ("7", 128, 2944, "org57", "Spot"),
@@ -193,8 +195,11 @@ def test_results_of_cqsim() -> None:
     assert read.jobs == (TraceJob("1", 37, 100, 144.5, requested_s=14400),)
 
 
+SIA = "name,time,application,num_replicas,batch_size\nbert-0,401.0,bert,12,4096\n"
+
+
 def test_sia_and_gavel_tell_no_durations() -> None:
-    sia = trace("name,time,application,num_replicas,batch_size\nbert-0,401.0,bert,12,4096\n")
+    sia = trace(SIA)
     assert sia.jobs == (TraceJob("bert-0", 401, 12),)
     seven = trace("LM (batch size 5)\tcd x && python main.py\t--steps\t1\t27890298\t961301.0\t2\n")
     nine = trace("LM (batch size 5)\tcd x\t--steps\t1\t27890298\t2\t1.0\t-1.0\t961301.0\n")
@@ -281,7 +286,7 @@ def test_a_format_can_be_said_where_it_cannot_be_told() -> None:
 def test_damaged_files_are_refused_or_read_and_never_more_than_that() -> None:
     """Cut, doubled and overwritten at random: whatever comes of it is a trace that survives a turn, or faults."""
     rng = np.random.default_rng(11)
-    given = (PHILLY, HELIOS, PODS, TASKS, SWF, SIA_TABLE)
+    given = (PHILLY, HELIOS, PODS, TASKS, SWF, SIA_TABLE, SPOT, SACCT)
     bits = (
         "nan",
         "1e400",
@@ -298,6 +303,10 @@ def test_damaged_files_are_refused_or_read_and_never_more_than_that() -> None:
         "\x00",
         "-1",
         "2021-13-40T99:99:99",
+        "0001-01-01T00:00:00+14:00",
+        "\r",
+        "²",
+        "1e12",
     )
     for number in range(400):
         text = given[number % len(given)]
@@ -312,3 +321,71 @@ def test_damaged_files_are_refused_or_read_and_never_more_than_that() -> None:
             except InputError:
                 continue
             assert trace(to_csv(read)).jobs == read.jobs
+            assert trace(to_json(read)).jobs == read.jobs
+
+
+SACCT = """JobID|State|Submit|Start|End|ReqTRES|NNodes|TimelimitRaw|Elapsed|ReqMem|ReqGRES|ReqCPUS
+1|COMPLETED|2021-01-01T00:00:00|||cpu=8,gres/gpu=4,node=1|1|60|1-02:03:04|4G|gpu:4|8
+2|FAILED|2021-01-02T00:00:00|2021-01-02T00:00:00|2021-01-02T01:00:00||2|60||4Gn|gpu:4|8
+"""
+NORMAL = "job_id,submit_s,gpus,team\na,0,1,x\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        (NORMAL, "gpus"),
+        (NORMAL, "team"),
+        (HELIOS, "gpu_num"),
+        (PODS, "num_gpu"),
+        (SPOT, "worker_num"),
+        (SIA_TABLE, "num_gpus"),
+        (SIA, "num_replicas"),
+        ("\n" + SIA, "time"),
+        ("job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu\n" + TASKS, "plan_gpu"),
+    ],
+)
+def test_a_column_that_is_there_twice_is_one_fault_of_the_first_line(text: str, column: str) -> None:
+    line = 1 + len(text) - len(text.lstrip("\n"))
+    head, *rows = text.lstrip("\n").splitlines()
+    twice = "\n" * (line - 1) + "\n".join([f"{head},{column}", *(f"{row},1" for row in rows)])
+    assert faults(twice) == [f"given:{line}: {column}: 2 columns are called so; allowed: one column of each name"]
+
+
+def test_a_key_that_is_there_twice_is_a_fault() -> None:
+    told = "the key is given twice in one mapping; allowed: each key once"
+    assert faults('{"jobs": [\n{"job_id": "a", "submit_s": 0, "gpus": 8, "gpus": 4}]}') == [
+        f"given:2: jobs[0].gpus: {told}"
+    ]
+    assert faults(PHILLY.replace('"jobid": "a_2"', '"jobid": "a_2", "jobid": "b"')) == [f"given:8: [1].jobid: {told}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (SPOT.replace("8,16,", "8,1e6,"), "given:2: gpus: comes to 8,000,000; allowed: a number from 0 to 1,000,000"),
+        (SPOT.replace("184", "1e12"), "given:2: cpus: comes to 1.6e+13; allowed: a number from 0 to 1e+12"),
+        (TASKS.replace(",20.0,", ",1e12,"), "given:1: mem_gb: comes to 2e+12; allowed: a number from 0 to 1e+12"),
+        (PODS.replace(",400,150", ",1e12,150"), "given:2: duration_s: comes to 9.999999998e+11; allowed: a number"),
+        (SACCT.replace("1-02", "999999-02"), "given:2: duration_s: comes to 8.639992098e+10"),
+        (SACCT.replace("|4G|", f"|{'9' * 400}G|"), "given:2: mem_gb: comes to inf; allowed: a number from 0 to 1e+12"),
+        (
+            SACCT.replace("||2|60", "||2000000|60"),
+            "given:3: num_tasks: comes to 2,000,000; allowed: a number from 0 to",
+        ),
+    ],
+)
+def test_what_importers_work_out_fits_the_normal_form_or_is_a_fault(text: str, told: str) -> None:
+    assert any(fault.startswith(told) for fault in faults(text))
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_a_time_beyond_the_years_that_have_a_number_is_a_fault(text: str) -> None:
+    (told,) = faults(HELIOS.replace("2020-06-09 18:41:01", text))
+    assert told == f"given:2: submit_time: given '{text}'; allowed: a date and time such as 2017-10-07 01:12:09"
+
+
+def test_a_carriage_return_inside_a_name_survives_a_turn() -> None:
+    read = trace('job_id,submit_s,gpus,team\na,0,1,"x\ry"\nb,0,1,"x\r\ny"\n')
+    assert [job.team for job in read.jobs] == ["x\ry", "x\r\ny"]
+    assert trace(to_csv(read)).jobs == read.jobs

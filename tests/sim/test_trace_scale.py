@@ -31,8 +31,38 @@ def test_figures_of_a_trace() -> None:
     assert facts.offered.load == pytest.approx(1220 / (10 * 200))
     # 4 until 100 s, 6 from 50 to 60 s, then 8: the job that ends at 100 s makes room for the one that starts then.
     assert (facts.offered.peak_gpus, facts.offered.over_share) == (8, 0)
+    assert (facts.offered.run_s, facts.offered.mean_gpus) == (200, 1220 / 200)
     assert describe(GIVEN, gpus=5).offered.over_share == pytest.approx((10 + 100) / 200)  # type: ignore[union-attr]
     assert [(size.label, size.jobs) for size in facts.sizes] == [("1", 1), ("2", 1), ("3-4", 1), ("5-8", 1)]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "gpus", "load", "run"),
+    [
+        # Both at once: no window for a load, and twice what there is for all of the 100 s.
+        (((0, 8, 100), (0, 8, 100)), 8, None, (100, 16, 16, 1)),
+        # 200 GPU-seconds in one second, but of one GPU in 101 s: 1, 2 for 99 s, 1.
+        (((0, 1, 100), (1, 1, 100)), 1, 200, (101, 200 / 101, 2, 99 / 101)),
+        # The job that nobody knows the length of holds nothing, but comes last.
+        (((0, 2, 10), (40, 2, None)), 1, 0.5, (40, 0.5, 2, 0.25)),
+        (((0, 0, 10), (5, 0, 10)), 4, 0, (15, 0, 0, 0)),
+        (((0, 4, None), (5, 4, None)), 4, None, (5, None, None, None)),
+        (((0, 1, 1e4), (1e-320, 1, 1e4)), 1, None, (1e4, 2, 2, 1)),
+        (((1e12, 1, 1e-6),), 1, None, (1e-6, 1, 1, 0)),
+        (((3, 4, 0),), 4, None, (0, None, 0, None)),
+        ((), 4, None, (0, None, None, None)),
+    ],
+)
+def test_the_load_is_of_the_submissions_and_the_rest_of_the_time_until_the_last_end(
+    jobs: tuple[tuple[float, float, float | None], ...],
+    gpus: int,
+    load: float | None,
+    run: tuple[float | None, ...],
+) -> None:
+    found = describe(trace(*jobs), gpus).offered
+    assert found is not None
+    assert found.load == load
+    assert (found.run_s, found.mean_gpus, found.peak_gpus, found.over_share) == pytest.approx(run)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +129,14 @@ def test_no_load_can_be_met_without_work_or_time() -> None:
 
 def test_jobs_spaced_anew_keep_the_load_at_every_moment() -> None:
     # 400 GPU-seconds at half of 10 GPUs take 80 s, 20 take 4 s, 800 take 160 s.
-    assert [job.submit_s for job in evenly(GIVEN, 0.5, 10).jobs] == [0, 80, 84, 244]
+    spaced = evenly(GIVEN, 0.5, 10)
+    assert spaced is not None
+    assert [job.submit_s for job in spaced.jobs] == [0, 80, 84, 244]
+
+
+def test_jobs_without_work_cannot_be_spaced() -> None:
+    assert evenly(trace((0, 1, None), (5, 1, None)), 0.5, 10) is None
+    assert evenly(trace((0, 1, 100)), 0.5, 10) is None
 
 
 def test_large_jobs_can_be_left_out() -> None:

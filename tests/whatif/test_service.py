@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from optsched.clock import StoppedClock
-from optsched.errors import UsageError
+from optsched.errors import NoAnswer, NotNamed, OptschedError, UsageError
 from optsched.values.ids import JobId
 from optsched.values.job import JobState
 from optsched.values.snapshot import Snapshot
@@ -68,14 +73,68 @@ async def test_a_service_is_read_over_both_apis_and_left_as_it_is(it: Served) ->
     assert (it.state.teams, it.state.rules_changed) == (before.teams, before.rules_changed)
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:7441", "ftp://127.0.0.1:1", "http://127.0.0.1", "http://a:b"])
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:7441", "ftp://127.0.0.1:1", "http://127.0.0.1", "http://a:b", "http://[::1", "grpc://[::1"]
+)
 def test_an_address_names_api_host_and_port(address: str) -> None:
     with pytest.raises(UsageError, match="allowed: http://HOST:PORT"):
         read_service(address, Access())
 
 
-@pytest.mark.parametrize("scheme", ["http", "grpc"])
+@pytest.mark.parametrize("scheme", ["http", "https", "grpc", "grpcs"])
 def test_nobody_there_is_told_in_one_line(scheme: str) -> None:
-    with pytest.raises(UsageError, match=r"allowed: the .* address of a service that runs") as caught:
+    with pytest.raises(NoAnswer, match=r"127\.0\.0\.1.*onnection refused") as caught:
         read_service(f"{scheme}://127.0.0.1:1", Access())
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", ["http", "grpc"])
+def test_certificates_are_for_a_connection_that_is_encrypted(scheme: str) -> None:
+    with pytest.raises(UsageError, match=f"--ca: given with {scheme}://; allowed: with https:// or grpcs://"):
+        read_service(f"{scheme}://127.0.0.1:1", Access(ca="ca.pem"))
+
+
+@pytest.mark.parametrize("scheme", ["https", "grpcs"])
+def test_a_file_without_a_certificate_is_named_with_its_option(scheme: str, tmp_path: Path) -> None:
+    path = tmp_path / "lab.yaml"
+    path.write_text("name: lab\n")
+    with pytest.raises(UsageError, match=f"--ca: {path} holds no certificate; allowed: a PEM file with those to trust"):
+        read_service(f"{scheme}://127.0.0.1:1", Access(ca=str(path)))
+
+
+@contextmanager
+def answering(answer: bytes) -> Iterator[str]:
+    """Serve one answer, whatever is asked, and give the address."""
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(65_536)
+            self.wfile.write(answer)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "said"),
+    [
+        (b"HTTP/1.0 200 OK\r\n\r\n{}", UsageError, "does not answer as optsched serve does"),
+        (b'HTTP/1.0 200 OK\r\n\r\n{"levels": 5}', UsageError, "does not answer as optsched serve does"),
+        (b"HTTP/1.0 200 OK\r\n\r\n<html>", UsageError, "answers no JSON object"),
+        (b"HTTP/1.0 200 OK\r\n\r\n[]", UsageError, "answers no JSON object"),
+        (b"HTTP/1.0 404 Not Found\r\n\r\n", UsageError, "answers 404 Not Found; allowed: the REST address"),
+        (b"HTTP/1.0 401 Unauthorized\r\n\r\n", NotNamed, "answers 401 Unauthorized; allowed: --token-file"),
+        (b"HTTP/1.0 503 Away\r\n\r\n", NoAnswer, "answers 503 Away"),
+        (b"hello\r\n", NoAnswer, "nobody answers at .*: hello"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{", NoAnswer, "nobody answers at .*IncompleteRead"),
+        (b"", NoAnswer, "nobody answers at "),
+    ],
+)
+def test_what_another_service_answers_is_told_in_one_line(answer: bytes, kind: type[OptschedError], said: str) -> None:
+    with answering(answer) as address, pytest.raises(kind, match=said) as caught:
+        read_service(address, Access())
+    assert "\n" not in str(caught.value).strip()

@@ -11,6 +11,7 @@ from optsched.errors import Fault, InputError
 from optsched.files.report import known, show
 from optsched.files.traces.formats import FORMATS, what_else
 from optsched.files.traces.nodes import node_format
+from optsched.files.traces.normal import MOST, beyond
 from optsched.files.traces.rows import Faults, moment_of, raise_faults
 from optsched.files.traces.source import Options, Parsed, Source, read_source
 from optsched.values.trace import Trace
@@ -41,6 +42,7 @@ def parse_trace(
     parsed = Parsed()
     found.read(sources, options or Options(), parsed)
     _find_twins(parsed)
+    _find_beyond(parsed)
     faults = tuple(fault for entry in parsed.faults for fault in entry.kept)
     count = sum(entry.count for entry in parsed.faults)
     if not skip_faulty or not parsed.jobs:
@@ -96,6 +98,22 @@ def _find_twins(parsed: Parsed) -> None:
             continue
         seen.add(job.id)
         kept.append((faults, line, job))
+    parsed.jobs = kept
+
+
+def _find_beyond(parsed: Parsed) -> None:
+    """Note a fault for every job with a number that the normal form has no room for, and keep the others.
+
+    Importers see to the cells of their tables; sums and products of cells are seen here, whatever the format.
+    """
+    kept = []
+    for faults, line, job in parsed.jobs:
+        # What a wall clock shows becomes seconds since the first submission, which always fit.
+        found = [entry for entry in beyond(job) if entry[0] != "submit_s" or not parsed.wall_clock]
+        for column, value in found:
+            faults.add(line or None, column, f"comes to {value:,.10g}", f"a number from 0 to {MOST[column]:,.10g}")
+        if not found:
+            kept.append((faults, line, job))
     parsed.jobs = kept
 
 

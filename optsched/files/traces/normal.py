@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +11,17 @@ from optsched.errors import InputError
 from optsched.files.document import parse_document
 from optsched.files.plan_json import write
 from optsched.files.report import cut, show
-from optsched.files.traces.rows import MAX_GPUS, MAX_SECONDS, Faults, Row, csv_rows
+from optsched.files.traces.rows import (
+    MAX_AMOUNT,
+    MAX_GPUS,
+    MAX_SECONDS,
+    MAX_TASKS,
+    Faults,
+    Row,
+    csv_rows,
+    doubled,
+    doubled_keys,
+)
 from optsched.files.traces.source import Options, Parsed, Source
 from optsched.values.trace import Trace, TraceJob
 
@@ -23,6 +32,18 @@ COLUMNS = (
 """The columns, in order; `mem_gb` counts GiB, `gpu_type` lists alternatives with | between. Empty is not known."""
 
 NEEDED = ("job_id", "submit_s", "gpus")
+
+MOST: dict[str, float] = {
+    "submit_s": MAX_AMOUNT,
+    "duration_s": MAX_SECONDS,
+    "gpus": MAX_GPUS,
+    "cpus": MAX_AMOUNT,
+    "mem_gb": MAX_AMOUNT,
+    "num_tasks": MAX_TASKS,
+    "gpus_per_task": MAX_GPUS,
+    "requested_s": MAX_SECONDS,
+}
+"""The columns with numbers, and the most that each may hold; the least is 0."""
 
 
 def is_csv(source: Source) -> bool:
@@ -40,8 +61,9 @@ def read_csv(sources: Sequence[Source], options: Options, parsed: Parsed) -> Non
     """Read normal CSV. A column that it does not know is a fault, so that a misspelt one is not passed over."""
     for source in sources:
         faults = parsed.open(source)
+        doubled(source.columns, 1, faults)
         unknown = [name for name in source.columns if name not in COLUMNS]
-        for name in unknown:
+        for name in dict.fromkeys(unknown):
             faults.add(1, cut(name) or "(column)", "not a column of the normal form", ", ".join(COLUMNS))
         for name in NEEDED:
             if name not in source.columns:
@@ -61,6 +83,8 @@ def read_json(sources: Sequence[Source], options: Options, parsed: Parsed) -> No
         except InputError as error:
             faults.kept += error.faults
             faults.count += len(error.faults)
+            continue
+        if doubled_keys(document, faults):
             continue
         data: Any = document.data
         jobs = data.get("jobs") if isinstance(data, dict) else None
@@ -87,32 +111,51 @@ def _text(value: Any) -> str:
 def _take(row: Row, faults: Faults, parsed: Parsed) -> None:
     job = TraceJob(
         id=row.needed("job_id"),
-        submit_s=row.number("submit_s"),
-        gpus=row.number("gpus", 0, MAX_GPUS),
-        duration_s=row.maybe("duration_s", 0, MAX_SECONDS),
-        cpus=row.maybe("cpus"),
-        memory_gib=row.maybe("mem_gb"),
+        submit_s=row.number("submit_s", 0, MOST["submit_s"]),
+        gpus=row.number("gpus", 0, MOST["gpus"]),
+        duration_s=row.maybe("duration_s", 0, MOST["duration_s"]),
+        cpus=row.maybe("cpus", 0, MOST["cpus"]),
+        memory_gib=row.maybe("mem_gb", 0, MOST["mem_gb"]),
         gpu_types=tuple(dict.fromkeys(name.strip() for name in row.text("gpu_type").split("|") if name.strip())),
         team=row.text("team"),
         user=row.text("user"),
         priority=row.text("priority"),
         status=row.text("status"),
-        tasks=row.whole("num_tasks"),
-        gpus_per_task=row.maybe("gpus_per_task", 0, MAX_GPUS),
-        requested_s=row.maybe("requested_s", 0, MAX_SECONDS),
+        tasks=row.whole("num_tasks", 0, MAX_TASKS),
+        gpus_per_task=row.maybe("gpus_per_task", 0, MOST["gpus_per_task"]),
+        requested_s=row.maybe("requested_s", 0, MOST["requested_s"]),
     )
     if row.sound:
         parsed.jobs.append((faults, row.line, job))
 
 
+def numbers(job: TraceJob) -> dict[str, float]:
+    """Return the numbers that are known of a job, by their columns."""
+    found = dict(zip(COLUMNS, _values(job), strict=True))
+    return {name: found[name] for name in MOST if found[name] is not None}  # type: ignore[misc]
+
+
+def beyond(job: TraceJob) -> list[tuple[str, float]]:
+    """Return the columns, with their values, that the normal form has no room for: what it writes is read again."""
+    return [(name, value) for name, value in numbers(job).items() if not 0 <= value <= MOST[name]]
+
+
 def to_csv(trace: Trace) -> str:
     """Return a trace in the normal form, as CSV."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    lines = _Lines()
+    # A cell with a carriage return is quoted only where records end with one.
+    writer = csv.writer(lines, lineterminator="\r\n")
     writer.writerow(COLUMNS)
     for job in trace.jobs:
         writer.writerow([_cell(value) for value in _values(job)])
-    return text.getvalue()
+    return "".join(lines)
+
+
+class _Lines(list[str]):
+    """The records of a CSV text, each ended by a line feed alone."""
+
+    def write(self, record: str) -> None:
+        self.append(record.removesuffix("\r\n") + "\n")
 
 
 def to_json(trace: Trace) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from optsched.errors import InputError
 from optsched.files.document import Document, parse_document
 from optsched.files.report import field_name, show
-from optsched.files.traces.rows import MAX_SECONDS, Faults, csv_rows, seconds_of
+from optsched.files.traces.rows import MAX_SECONDS, Faults, csv_rows, doubled_keys, seconds_of
 from optsched.files.traces.source import Options, Parsed, Source
 from optsched.values.trace import TraceJob
 
@@ -40,6 +40,8 @@ def read_log(sources: Sequence[Source], options: Options, parsed: Parsed) -> Non
         except InputError as error:
             faults.kept += error.faults
             faults.count += len(error.faults)
+            continue
+        if doubled_keys(document, faults):
             continue
         if not isinstance(document.data, list):
             faults.add(1, "(top level)", f"given {show(document.data)}", "a list of jobs")

@@ -5,16 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from optsched.errors import Fault, InputError
-from optsched.files.report import MAX_FAULTS, cut, show
+from optsched.files.document import Document
+from optsched.files.report import MAX_FAULTS, cut, field_name, show
 
 MAX_SECONDS = 1e10
 MAX_GPUS = 1e6
 MAX_AMOUNT = 1e12
+MAX_TASKS = 1_000_000
 
 
 @dataclass(slots=True)
@@ -100,7 +103,7 @@ class Row:
             return 0.0
         return self.maybe(column, low, high) or 0.0
 
-    def whole(self, column: str, low: int = 0, high: int = 1_000_000) -> int | None:
+    def whole(self, column: str, low: int = 0, high: int = MAX_TASKS) -> int | None:
         """Return a whole number, None for an empty cell."""
         value = self.maybe(column, low, high)
         if value is not None and value != int(value):
@@ -123,7 +126,8 @@ def seconds_of(text: str) -> float | None:
     """Return a date and time in seconds since 1970 (UTC where it names no zone), None where it is none."""
     try:
         moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        # A zone may lead out of the years that have a number.
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).timestamp()
     except (ValueError, OverflowError):
         return None
 
@@ -133,10 +137,28 @@ def moment_of(seconds: float, zoned: bool = False) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S") + ("Z" if zoned else "")
 
 
+def doubled(names: Sequence[str], line: int, faults: Faults) -> bool:
+    """Note a fault for every name that a table's first line gives to several columns; return whether there is any."""
+    twice = [name for name, count in Counter(names).items() if name and count > 1]
+    for name in twice:
+        faults.add(line, name, f"{names.count(name)} columns are called so", "one column of each name")
+    return bool(twice)
+
+
+def doubled_keys(document: Document, faults: Faults) -> bool:
+    """Note a fault for every key that a mapping of a document has twice; return whether there is any."""
+    for twice in document.duplicates:
+        name = field_name(document.data, twice.path)
+        line = document.line_of(twice.path) if twice.line is None else twice.line
+        faults.add(line, name, "the key is given twice in one mapping", "each key once")
+    return bool(document.duplicates)
+
+
 def csv_rows(text: str, faults: Faults, header: Sequence[str] | None = None) -> Iterator[Row]:
     """Yield the records of a CSV text; `header` names its columns where the text does not.
 
-    A record with more or fewer cells than columns is a fault, and is not yielded; blank lines are passed over.
+    A record with more or fewer cells than columns is a fault, and is not yielded; blank lines are passed over. Where
+    two columns have one name, that is a fault, and nothing is yielded: which of them is meant cannot be told.
     """
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     names = [name.strip() for name in header] if header is not None else None
@@ -156,6 +178,8 @@ def csv_rows(text: str, faults: Faults, header: Sequence[str] | None = None) -> 
             continue
         if names is None:
             names = [name.strip() for name in cells]
+            if doubled(names, start, faults):
+                return
         elif len(cells) != len(names):
             faults.add(start, "(row)", f"{len(cells)} cells", f"{len(names)} cells, one for each column")
         else:

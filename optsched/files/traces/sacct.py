@@ -92,10 +92,24 @@ def _records(source: Source, faults: Faults) -> Iterator[Row]:
             _short(faults, begun, len(cells), want)
             begun = 0
         elif len(cells) == want:
-            yield Row(dict(zip(names, cells, strict=True)), begun, faults)
+            if _agree(names, cells, begun, faults):
+                yield Row(dict(zip(names, cells, strict=True)), begun, faults)
             begun = 0
     if begun:
         _short(faults, begun, held.rstrip("\n").count(mark) + 1, want)
+
+
+def _agree(names: Sequence[str], cells: Sequence[str], line: int, faults: Faults) -> bool:
+    """Whether columns of one name, which sacct prints where a field is asked for twice, have the same cell."""
+    if len(set(names)) == len(names):
+        return True
+    said: dict[str, str] = {}
+    for name, cell in zip(names, cells, strict=True):
+        first = said.setdefault(name, cell)
+        if name and cell != first:
+            faults.add(line, name, f"two columns of this name say {show(first)} and {show(cell)}", "the same in both")
+            return False
+    return True
 
 
 def _short(faults: Faults, line: int, cells: int, want: int) -> None:
@@ -151,10 +165,15 @@ def _nodes(row: Row) -> int | None:
     """Return the nodes that it had, else those that it asked for; a range such as 2-4 counts as its first."""
     for name in ("NNodes", "AllocNodes", "ReqNodes"):
         text = row.text(name).split("-")[0]
-        if text.isdigit() and int(text):
-            return int(text)
+        if _whole(text):
+            return _whole(text)
     parts = _tres(row.text("ReqTRES")) or _tres(row.text("AllocTRES"))
-    return int(parts["node"]) if parts.get("node", "").isdigit() else None
+    return _whole(parts.get("node", ""))
+
+
+def _whole(text: str) -> int | None:
+    """Return a whole number of at most 15 digits, None for anything else."""
+    return int(text) if re.fullmatch(r"[0-9]{1,15}", text) else None
 
 
 def _gpus(row: Row, nodes: int) -> tuple[float, tuple[str, ...]]:
@@ -163,17 +182,22 @@ def _gpus(row: Row, nodes: int) -> tuple[float, tuple[str, ...]]:
         parts = {key: value for key, value in _tres(row.text(name)).items() if key.split(":")[0] == "gres/gpu"}
         if not parts:
             continue
-        if not all(value.isdigit() and int(value) <= MAX_GPUS for value in parts.values()):
+        counts = {key: _whole(value) for key, value in parts.items()}
+        if not all(value is not None and value <= MAX_GPUS for value in counts.values()):
             row.fault(name, f"given {show(row.text(name))}", "whole numbers of gres/gpu, at most 1,000,000")
             return 0.0, ()
         kinds = tuple(key.split(":", 1)[1] for key in parts if ":" in key)
-        return float(parts.get("gres/gpu") or sum(int(value) for value in parts.values())), kinds
+        return float(counts.get("gres/gpu") or sum(value or 0 for value in counts.values())), kinds
     for name in ("ReqGRES", "AllocGRES"):
         total, kinds = 0, ()
         for part in row.text(name).split(","):
             found = re.match(r"(PER_\w+:)?(?:gres[:/])?gpu(?::([A-Za-z]\w*))?(?::(\d+))?(?:\(|$)", part)
             if found:
-                total += int(found[3] or 1) * (1 if found[1] == "PER_JOB:" else nodes)
+                each = 1 if found[3] is None else _whole(found[3])
+                if each is None:
+                    row.fault(name, f"given {show(part)}", "a whole number of GPUs, at most 1,000,000")
+                    return 0.0, ()
+                total += each * (1 if found[1] == "PER_JOB:" else nodes)
                 kinds += (found[2],) if found[2] else ()
         if total:
             return float(total), kinds
@@ -182,7 +206,7 @@ def _gpus(row: Row, nodes: int) -> tuple[float, tuple[str, ...]]:
 
 def _cpus(row: Row) -> float | None:
     for text in (_tres(row.text("ReqTRES")).get("cpu", ""), row.text("ReqCPUS"), row.text("AllocCPUS")):
-        if text.isdigit() and int(text):
+        if _whole(text):
             return float(text)
     return None
 
@@ -190,8 +214,8 @@ def _cpus(row: Row) -> float | None:
 def _memory(row: Row) -> float | None:
     """Return GiB: of the TRES, else of ReqMem, whose n or c says per node or per CPU."""
     text = _tres(row.text("ReqTRES")).get("mem") or _tres(row.text("AllocTRES")).get("mem") or row.text("ReqMem")
-    found = re.fullmatch(r"([\d.]+)([KMGTP]?)([nc]?)", text)
-    if found is None or found[1].count(".") > 1:
+    found = re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTP]?)([nc]?)", text)
+    if found is None:
         return None
     times = {"n": _nodes(row), "c": _cpus(row)}.get(found[3], 1)
     amount = float(found[1]) * _GIB[found[2]] * (times or 1)
@@ -211,14 +235,15 @@ def _ran(row: Row) -> float | None:
 
 
 def _limit(row: Row) -> float | None:
-    if row.text("TimelimitRaw").isdigit():
-        return float(row.text("TimelimitRaw")) * 60 or None
+    minutes = _whole(row.text("TimelimitRaw"))
+    if minutes is not None:
+        return minutes * 60.0 or None
     return _clock(row.text("Timelimit")) or None
 
 
 def _clock(text: str) -> float | None:
     """Return the seconds of Slurm's [days-][hours:]minutes:seconds, None where it is not written so."""
-    found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?", text)
+    found = re.fullmatch(r"(?:(\d{1,9})-)?(?:(\d{1,9}):)?(\d{1,9}):(\d{1,9})(?:\.\d+)?", text)
     if found is None:
         return None
     days, hours, minutes, seconds = (int(part or 0) for part in found.groups())

@@ -16,6 +16,9 @@ BANDS = ((0, 0), (0, 1), (1, 1), (1, 2), (2, 4), (4, 8), (8, 16), (16, 32), (32,
 
 NOT_TOLD = "not told"
 
+MOST_LOAD = 1e15
+"""Beyond it, submissions are taken to be in one instant."""
+
 QUANTILES = (0.1, 0.5, 0.9, 0.99, 1.0)
 
 
@@ -51,17 +54,21 @@ class TeamFacts:
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """The load offered to a cluster of `gpus` GPUs.
+    """What is asked of a cluster of `gpus` GPUs, over two windows.
 
-    `load` is all GPU-seconds over what the cluster has from the first submission to the last; `peak_gpus` is the most
-    that jobs would hold at once if each ran the moment it came, and `over_share` the share of that time in which they
-    would want more than there is.
+    `load` is all GPU-seconds over what the cluster has from the first submission to the last; None where that is one
+    instant, or no job tells how long it ran. The other figures are of the `run_s` seconds from the first submission
+    until the last job would end if each ran the moment it came: `mean_gpus` and `peak_gpus` are what jobs would hold on
+    average and at most, `over_share` the share of it in which they would want more than there is. They are None where
+    no job tells how long it ran; mean and share also where that is one instant.
     """
 
     gpus: int
-    load: float
-    peak_gpus: float
-    over_share: float
+    load: float | None
+    run_s: float
+    mean_gpus: float | None
+    peak_gpus: float | None
+    over_share: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,22 +126,24 @@ def span(jobs: Sequence[TraceJob]) -> float:
 
 def offered(jobs: Sequence[TraceJob], gpus: int) -> Offered:
     """Return the load offered to a cluster of `gpus` GPUs (at least 1)."""
-    length_s = span(jobs)
-    load = sum(map(work, jobs)) / (gpus * length_s) if length_s else 0.0
+    length_s, total = span(jobs), sum(map(work, jobs))
+    if all(job.duration_s is None for job in jobs):
+        return Offered(gpus, None, length_s, None, None, None)
+    load = total / (gpus * length_s) if length_s and total / MOST_LOAD <= gpus * length_s else None
+    zero = jobs[0].submit_s
+    run_s = max(job.submit_s - zero + (job.duration_s or 0.0) for job in jobs)
     timed = [job for job in jobs if job.gpus and job.duration_s]
     if not timed:
-        return Offered(gpus, load, 0.0, 0.0)
-    starts = np.array([job.submit_s for job in timed])
+        return Offered(gpus, load, run_s, 0.0 if run_s else None, 0.0, 0.0 if run_s else None)
+    starts = np.array([job.submit_s - zero for job in timed])
     ends = starts + np.array([job.duration_s or 0.0 for job in timed])
     held = np.array([job.gpus for job in timed])
     moments = np.concatenate([ends, starts])
     # Ends go before starts of the same moment: sorting is stable.
     order = np.argsort(moments, kind="stable")
     level = np.cumsum(np.concatenate([-held, held])[order])
-    within = np.clip(moments[order], jobs[0].submit_s, jobs[-1].submit_s)
-    lengths = np.diff(within)
-    over = float(lengths[level[:-1] > gpus + 1e-6].sum())
-    return Offered(gpus, load, float(level.max()), over / length_s if length_s else 0.0)
+    over_s = float(np.diff(moments[order])[level[:-1] > gpus + 1e-6].sum())
+    return Offered(gpus, load, run_s, total / run_s, float(level.max()), min(over_s / run_s, 1.0))
 
 
 def quantiles(durations: Iterable[float | None]) -> Quantiles:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -20,6 +21,10 @@ def cut(trace: Trace, from_s: float = 0.0, to_s: float = float("inf")) -> Trace:
 def up_to(trace: Trace, max_gpus: float) -> Trace:
     """Return the jobs that ask for at most `max_gpus` GPUs."""
     return _with(trace, [job for job in trace.jobs if job.gpus <= max_gpus])
+
+
+GROWN = ("gpus", "num_tasks", "cpus", "mem_gb")
+"""What of a job grows, as the normal form calls it."""
 
 
 def grow(trace: Trace, factor: int) -> Trace:
@@ -51,24 +56,27 @@ def shrink(trace: Trace, factor: float) -> Trace:
 def to_load(trace: Trace, load: float, gpus: int) -> Trace | None:
     """Return the trace shrunk (or stretched) so that it offers `load` to `gpus` GPUs from its first to its last job.
 
-    None where it cannot be: no work whose duration is known, or all jobs come at one moment.
+    None where it cannot be: no work whose duration is known, or all jobs come at one moment (or so close together, with
+    so much work, that no factor would say it).
     """
     total, length_s = sum(map(work, trace.jobs)), span(trace.jobs)
     if not total or not length_s:
         return None
-    return shrink(trace, load * gpus * length_s / total)
+    factor = load * gpus * length_s / total
+    return shrink(trace, factor) if 0 < factor < math.inf else None
 
 
-def evenly(trace: Trace, load: float, gpus: int) -> Trace:
+def evenly(trace: Trace, load: float, gpus: int) -> Trace | None:
     """Return the jobs in their order, spaced anew: the work submitted by any moment is `load` of what `gpus` GPUs do.
 
-    Busy and quiet weeks of the trace are lost, and with them most of its waves: what is left is its mix of jobs.
+    Busy and quiet weeks of the trace are lost, and with them most of its waves: what is left is its mix of jobs. None
+    where they would all come at one moment: there is one, or no work whose duration is known.
     """
     jobs, at_s = [], 0.0
     for job in trace.jobs:
         jobs.append(replace(job, submit_s=at_s))
         at_s += work(job) / (load * gpus)
-    return _with(trace, jobs)
+    return _with(trace, jobs) if span(jobs) else None
 
 
 def _with(trace: Trace, jobs: Iterable[TraceJob]) -> Trace:

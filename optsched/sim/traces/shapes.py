@@ -40,7 +40,8 @@ class Shaper:
         self._node_sizes: dict[str, Counter[int]] = defaultdict(Counter)
         for node in cluster.nodes:
             self._by_type[node.gpu_type] += node.healthy_gpus
-            self._node_sizes[node.gpu_type][node.gpus] += 1
+            if node.gpus:
+                self._node_sizes[node.gpu_type][node.gpus] += 1
         self._gpus = sum(self._by_type.values())
         self._levels: list[tuple[LevelName, int]] = []
         per_node = np.array([node.healthy_gpus for node in cluster.nodes], dtype=np.int64)
