@@ -2,6 +2,7 @@
 
 The JSON of a result has these fields under these names. Instants and durations are seconds of simulated time, but for
 `timing`, which is of the real one and differs from run to run. GPU·ms are whole numbers: GPUs times milliseconds.
+What one value alone may be is in its type; what values must be to one another is in `results_check`.
 """
 
 from __future__ import annotations
@@ -10,25 +11,40 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Annotated, ClassVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, FailFast, Field, TypeAdapter, ValidationError
 
-from optsched.errors import Fault, InputError
+from optsched.sim.results_check import SOME, faults_between
+from optsched.sim.results_faults import faults_of, refused
 
 FORMAT = 1
 """Grows when what is written can no longer be read by what was there before."""
+
+Share = Annotated[float, Field(ge=0, le=1, description="a number from 0 to 1")]
+Amount = Annotated[float, Field(ge=0, le=1e15, description="a number from 0 to 1e15")]
+Seconds = Annotated[float, Field(ge=0, le=1e13, description="a number of seconds from 0 to 1e13")]
+"""More than any simulation comes to: in traces instants go up to 1e12 and durations up to 1e10, and only `--until` ends
+what queues up behind them."""
+Count = Annotated[int, Field(ge=0, le=10**15, description="a whole number from 0 to 1e15")]
+Gpus = Annotated[int, Field(ge=1, le=10**12, description="a whole number of GPUs from 1 to 1e12")]
+GpuMs = Annotated[int, Field(ge=0, le=10**28, description="a whole number of GPU·ms from 0 to 1e28")]
+Counts = Annotated[tuple[Count, ...], FailFast(), Field(description="a list of whole numbers")]
+Shares = Annotated[tuple[Share, ...], FailFast(), Field(description="a list of numbers from 0 to 1")]
+Amounts = Annotated[tuple[Amount, ...], FailFast(), Field(description="a list of numbers")]
+Instants = Annotated[tuple[Seconds, ...], FailFast(), Field(description="a list of numbers of seconds")]
 
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
     """A distribution: how many values, their mean, nearest-rank quantiles, the largest; zeros where there are none."""
 
-    count: int = 0
-    mean: float = 0.0
-    p50: float = 0.0
-    p90: float = 0.0
-    p99: float = 0.0
-    max: float = 0.0
+    count: Count = 0
+    mean: Amount = 0.0
+    p50: Amount = 0.0
+    p90: Amount = 0.0
+    p99: Amount = 0.0
+    max: Amount = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +57,8 @@ class Waits:
     """
 
     name: str
-    jobs: int
-    never_started: int
+    jobs: Count
+    never_started: Count
     wait_s: Quantiles
     slowdown: Quantiles
 
@@ -57,16 +73,16 @@ class GpuTime:
     kept for somebody; `idle` free; `down` out of service.
     """
 
-    capacity: int = 0
-    useful: int = 0
-    placement_loss: int = 0
-    checkpoint: int = 0
-    restart: int = 0
-    lost: int = 0
-    draining: int = 0
-    held: int = 0
-    idle: int = 0
-    down: int = 0
+    capacity: GpuMs = 0
+    useful: GpuMs = 0
+    placement_loss: GpuMs = 0
+    checkpoint: GpuMs = 0
+    restart: GpuMs = 0
+    lost: GpuMs = 0
+    draining: GpuMs = 0
+    held: GpuMs = 0
+    idle: GpuMs = 0
+    down: GpuMs = 0
 
     @property
     def at_work(self) -> int:
@@ -87,11 +103,11 @@ class Preemptions:
     started. `gpu_ms_lost` is the training that they lost by it, without the restarts.
     """
 
-    total: int = 0
-    jobs: int = 0
-    most: int = 0
-    per_job: float = 0.0
-    gpu_ms_lost: int = 0
+    total: Count = 0
+    jobs: Count = 0
+    most: Count = 0
+    per_job: Amount = 0.0
+    gpu_ms_lost: GpuMs = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +118,9 @@ class SpanUse:
     """
 
     span: str
-    runs: int
-    gpu_ms: int
-    gpu_ms_wide: int
+    runs: Count
+    gpu_ms: GpuMs
+    gpu_ms_wide: GpuMs
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +131,10 @@ class Promises:
     started when it was cancelled or the simulation ended.
     """
 
-    made: int = 0
-    kept: int = 0
-    missed: int = 0
-    open: int = 0
+    made: Count = 0
+    kept: Count = 0
+    missed: Count = 0
+    open: Count = 0
     late_s: Quantiles = Quantiles()
 
 
@@ -126,10 +142,10 @@ class Promises:
 class Rounds:
     """The rounds: how many, by whose plan went out; `gap` of those that have a bound, `unbounded` are the others."""
 
-    count: int
-    sources: Mapping[str, int]
+    count: Count
+    sources: Mapping[str, Count]
     gap: Quantiles
-    unbounded: int
+    unbounded: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,18 +160,18 @@ class Metrics:
     on nodes which are partly used, so that no gang of whole nodes can have them. `jobs` counts jobs by how they ended.
     """
 
-    utilisation: float
-    goodput: float
-    busy_utilisation: float
-    busy_goodput: float
-    share_error: float
-    fragmentation: float
-    jobs: Mapping[str, int]
-    runs: Mapping[str, int]
-    failures: Mapping[str, int]
+    utilisation: Share
+    goodput: Share
+    busy_utilisation: Share
+    busy_goodput: Share
+    share_error: Amount
+    fragmentation: Share
+    jobs: Mapping[str, Count]
+    runs: Mapping[str, Count]
+    failures: Mapping[str, Count]
     gpu_time: GpuTime
     busy_gpu_time: GpuTime
-    lost_gpu_ms: Mapping[str, int]
+    lost_gpu_ms: Mapping[str, GpuMs]
     waits: tuple[Waits, ...]
     waits_by_team: tuple[Waits, ...]
     preemptions: Preemptions
@@ -173,16 +189,16 @@ class Series:
     largest stretch of wholly free nodes in one domain.
     """
 
-    at_s: tuple[float, ...] = ()
-    places: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    tiers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    queued_jobs: tuple[int, ...] = ()
-    queued_gpus: tuple[int, ...] = ()
-    fragmentation: tuple[float, ...] = ()
-    share_error: tuple[float, ...] = ()
-    team_held: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    team_entitled: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    largest_free: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    at_s: Instants = ()
+    places: Mapping[str, Counts] = field(default_factory=dict)
+    tiers: Mapping[str, Counts] = field(default_factory=dict)
+    queued_jobs: Counts = ()
+    queued_gpus: Counts = ()
+    fragmentation: Shares = ()
+    share_error: Amounts = ()
+    team_held: Mapping[str, Counts] = field(default_factory=dict)
+    team_entitled: Mapping[str, Counts] = field(default_factory=dict)
+    largest_free: Mapping[str, Counts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,21 +210,21 @@ class GangRun:
     there is none).
     """
 
-    start_s: float
-    end_s: float
-    gpus: int
+    start_s: Seconds
+    end_s: Seconds
+    gpus: Gpus
     span: str
     why: str
-    where: Mapping[str, int]
+    where: Mapping[str, Count]
 
 
 @dataclass(frozen=True, slots=True)
 class GangPromise:
     """What a large gang was told at an instant: where it is to start, and when (None: not known)."""
 
-    at_s: float
+    at_s: Seconds
     domain: str
-    start_s: float | None
+    start_s: Seconds | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,9 +233,9 @@ class Gang:
 
     job: str
     team: str
-    gpus: int
-    submitted_s: float
-    end_s: float | None
+    gpus: Gpus
+    submitted_s: Seconds
+    end_s: Seconds | None
     state: str
     runs: tuple[GangRun, ...]
     promises: tuple[GangPromise, ...]
@@ -230,7 +246,7 @@ class NodePlace:
     """A node: its GPUs, and the domain that holds it at every level but its own, by level, widest first."""
 
     id: str
-    gpus: int
+    gpus: Count
     domains: Mapping[str, str]
 
 
@@ -238,8 +254,8 @@ class NodePlace:
 class NodeMap:
     """All nodes at an instant, in the order of `Result.nodes`: GPUs that are booked, and the node's state as a word."""
 
-    at_s: float
-    booked: tuple[int, ...]
+    at_s: Seconds
+    booked: Counts
     state: tuple[str, ...]
 
 
@@ -247,9 +263,9 @@ class NodeMap:
 class Timing:
     """The machine's time: of the whole simulation, of each decision, and simulated jobs that ended per second."""
 
-    wall_s: float = 0.0
+    wall_s: Seconds = 0.0
     decide_s: Quantiles = Quantiles()
-    jobs_per_s: float = 0.0
+    jobs_per_s: Amount = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,10 +277,10 @@ class Result:
     workload: str
     cluster: str
     profile: str
-    seed: int
+    seed: Count
     failures: str
-    end_s: float
-    gpus: int
+    end_s: Seconds
+    gpus: Gpus
     metrics: Metrics
     series: Series
     gangs: tuple[Gang, ...]
@@ -281,26 +297,42 @@ class Comparison:
     format: int = FORMAT
 
 
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A comparison as it is read: it says its format, knows every key, and has no number that is written as a text."""
+
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    format: Annotated[int, Field(ge=FORMAT, le=FORMAT, description=f"{FORMAT}")]
+    results: Annotated[tuple[Result, ...], Field(description=SOME)]
+
+
 @cache
-def _adapter() -> TypeAdapter[Comparison]:
+def _writer() -> TypeAdapter[Comparison]:
     return TypeAdapter(Comparison)
+
+
+@cache
+def _reader() -> TypeAdapter[_File]:
+    return TypeAdapter(_File)
 
 
 def to_json(comparison: Comparison) -> str:
     """Return a comparison as JSON on one line."""
-    return json.dumps(_adapter().dump_python(comparison, mode="json"), separators=(",", ":"))
+    return json.dumps(_writer().dump_python(comparison, mode="json"), separators=(",", ":"))
 
 
 def from_json(text: str, name: str) -> Comparison:
-    """Return the comparison that a file holds; `name` is what its faults call it. Raises InputError."""
+    """Return the comparison that a file holds; `name` is what its faults call it.
+
+    What is returned can be shown: every number is in its range, and lists that belong together are as long as one
+    another. Raises InputError.
+    """
     try:
-        found = _adapter().validate_json(text)
+        file = _reader().validate_json(text)
     except ValidationError as error:
-        faults = []
-        for each in error.errors(include_url=False):
-            where = ".".join(str(part) for part in each["loc"]) or "the file"
-            faults.append(Fault(name, None, where, each["msg"], "what optsched simulate --format json writes"))
-        raise InputError(faults) from error
-    if found.format != FORMAT:
-        raise InputError([Fault(name, None, "format", f"is {found.format}", f"{FORMAT}")])
+        raise refused(name, faults_of(error, _File)) from None
+    found = Comparison(file.results, file.format)
+    if wrong := list(faults_between(found)):
+        raise refused(name, wrong)
     return found

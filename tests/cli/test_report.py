@@ -66,7 +66,10 @@ def result(policy: str = "optsched", nodes: int = 8) -> Result:
         at_s=(0.0, HOUR_S, 2 * HOUR_S),
         places={"held": (0, 8, 0), "draining": (0, 0, 0), "down": (8, 8, 0)},
         tiers={"guaranteed": (8, 16, 16), "fair": (0, 8, 8), "opportunistic": (0, 0, 4)},
+        queued_jobs=(0, 3, 1),
         queued_gpus=(0, 200, 16),
+        fragmentation=(0.0, 0.2, 0.2),
+        share_error=(0.0, 0.1, 0.0),
     )
     runs = (
         GangRun(600.0, HOUR_S, 32, "rack", "plan", {"b0": 32}),
@@ -215,7 +218,7 @@ def test_the_command_reads_what_simulate_wrote(tmp_path: Path, capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{}", "results.json: results: Field required; allowed: what optsched simulate --format json writes"),
+        ("{}", "results.json: results: is missing; allowed: a list of one result or more"),
         ("[", "Invalid JSON"),
     ],
 )

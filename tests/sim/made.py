@@ -12,7 +12,9 @@ from optsched.sim.failures import Failures, Repairs
 from optsched.sim.kernel import Setup, Simulation
 from optsched.sim.policies.policy import Means
 from optsched.sim.policies.registry import POLICIES
+from optsched.sim.results import Result
 from optsched.sim.settings import SimSettings
+from optsched.sim.simulate import Task, simulate
 from optsched.sim.workload import Arrival, Ending, Workload
 from optsched.values.cluster import Cluster
 from optsched.values.ids import JobId, LevelName, TeamId, UserId
@@ -87,3 +89,14 @@ def simulation(
 def _free(arrival: Arrival) -> Arrival:
     job = arrival.job
     return replace(arrival, job=replace(job, checkpoint=replace(job.checkpoint, cost_s=0.0)))
+
+
+def result(
+    seed: int = 1, policy: str = "greedy", settings: SimSettings | None = None, jobs: int = 12, racks: int = 2
+) -> Result:
+    """What two hours of a small cluster on which a lot fails come to, with samples, maps of all nodes and gangs."""
+    settings = settings or SimSettings(
+        seed=seed, failures=BREAKS, sample_every_s=1200.0, maps_at=(1800.0, 3600.0), gantt_gpus=8, until_s=7200.0
+    )
+    setup = Setup(cluster(racks), workload(seed, jobs, gpus=12 * racks), SLOW, SLOW, settings)
+    return simulate(Task(setup, policy, "default", 0.05), StoppedClock())

@@ -73,26 +73,34 @@ class Scale:
 
 
 def round_ticks(high: float, most: int = 5) -> list[float]:
-    """Return round values from 0 to about `high`."""
-    if high <= 0:
-        return [0.0]
-    step = 10 ** math.floor(math.log10(high / most))
-    step *= next(factor for factor in (1, 2, 5, 10) if high / (step * factor) <= most)
-    return [index * step for index in range(int(high / step + 1e-9) + 1)]
+    """Return round values from 0 to about `high`, at most `most` and 0; 0 alone where there is no such scale."""
+    step = _round_step(high, most)
+    return [index * step for index in range(int(high / step + 1e-9) + 1)] if step else [0.0]
 
 
+def _round_step(high: float, most: int) -> float:
+    """Return the smallest of 1, 2, 5 times a power of ten that goes into `high` at most `most` times, 0 for none."""
+    if not 1e-300 < high < 1e300:
+        return 0.0
+    step = 10.0 ** math.floor(math.log10(high / most))
+    return step * next((factor for factor in (1, 2, 5) if high / (step * factor) <= most), 10)
+
+
+DAY_S = 86_400.0
 TIMES = (
-    *((60.0 * minutes, f"{minutes} min") for minutes in (1, 5, 10, 30)),
-    *((3600.0 * hours, f"{hours} h") for hours in (1, 2, 3, 6, 12)),
-    *((86_400.0 * days, f"{days} d") for days in (1, 2, 5, 7, 14, 28, 60, 120)),
+    *((60.0 * minutes, "min", 60.0) for minutes in (1, 5, 10, 30)),
+    *((3600.0 * hours, "h", 3600.0) for hours in (1, 2, 3, 6, 12)),
+    *((DAY_S * days, "d", DAY_S) for days in (1, 2, 5, 7, 14, 28, 60, 120)),
 )
+"""Steps of time axes in seconds, and the unit that they are told in; longer ones are round numbers of days."""
 
 
 def time_ticks(high_s: float, most: int = 5) -> list[tuple[float, str]]:
-    """Return round times from 0 to `high_s`, with how they are called."""
-    step, _ = next((entry for entry in TIMES if high_s / entry[0] <= most), TIMES[-1])
-    unit, name = next(entry for entry in ((86_400.0, "d"), (3600.0, "h"), (60.0, "min")) if step >= entry[0])
-    return [(index * step, f"{index * step / unit:g} {name}") for index in range(int(high_s / step + 1e-9) + 1)]
+    """Return round times from 0 to `high_s`, at most `most` and 0, with how they are called."""
+    longer = (DAY_S * _round_step(high_s / DAY_S, most), "d", DAY_S)
+    step, name, unit = next((entry for entry in TIMES if high_s / entry[0] <= most), longer)
+    last = int(high_s / step + 1e-9) if step and high_s > 0 else 0
+    return [(index * step, f"{index * step / unit:g} {name}") for index in range(last + 1)]
 
 
 def time_axis(scale: Scale, top: float, bottom: float) -> list[str]:
