@@ -93,14 +93,14 @@ def _add_sources(parser: argparse.ArgumentParser) -> None:
 def _add_questions(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("questions")
     group.add_argument("--ask", metavar="JOB", action="append", default=[], help="a job that waits; may be repeated")
-    group.add_argument("--job", metavar="FILE", help="a job to submit: the keys of one job of a snapshot")
-    group.add_argument("--gpus", metavar="N", type=whole, help="a job of so many GPUs to submit")
-    group.add_argument("--team", metavar="TEAM", help="of that job")
-    group.add_argument("--priority", metavar="P", help="of that job: a class or a whole number")
-    group.add_argument("--runtime", metavar="T", type=span, help="of that job, as its user would state it")
-    group.add_argument("--within", metavar="LEVEL", help="of that job: in one domain of this level")
+    group.add_argument("--job", metavar="FILE", action=Once, help="a job to submit: the keys of one job of a snapshot")
+    group.add_argument("--gpus", metavar="N", type=whole, action=Once, help="a job of so many GPUs to submit")
+    group.add_argument("--team", metavar="TEAM", action=Once, help="of that job")
+    group.add_argument("--priority", metavar="P", action=Once, help="of that job: a class or a whole number")
+    group.add_argument("--runtime", metavar="T", type=span, action=Once, help="of that job, as its user would state it")
+    group.add_argument("--within", metavar="LEVEL", action=Once, help="of that job: in one domain of this level")
     group.add_argument(
-        "--questions", metavar="FILE", help="named scenarios, with jobs to ask about (see docs/whatif.md)"
+        "--questions", metavar="FILE", action=Once, help="named scenarios, with jobs to ask about (see docs/whatif.md)"
     )
 
 
@@ -196,7 +196,7 @@ def _executor(args: argparse.Namespace, clock: Clock) -> Executor:
 
     if args.executor == "ray":
         return Ray(args.ray_address)
-    if args.ray_address:
+    if args.ray_address is not None:
         raise UsageError("--ray-address: given without --executor ray; allowed: with it")
     return Processes(args.jobs) if args.jobs > 1 else Here(clock)
 
@@ -242,16 +242,16 @@ def _snapshot(args: argparse.Namespace, clock: Clock, report: Report) -> Snapsho
     given = [
         name
         for name, value in (("SNAPSHOT", args.snapshot), ("--service", args.service), ("--trace", args.files))
-        if value
+        if value is not None
     ]
     if len(given) > 1:
         raise UsageError(f"given {' and '.join(given)}; allowed: one of SNAPSHOT, --service, --trace")
     _belong("--service", args.service, {"--token-file": args.token_file, "--ca": args.ca})
     of_trace = {"--at": args.at, "--cluster": args.cluster, "--from-format": args.from_format, "--load": args.load}
     _belong("--trace", args.files, of_trace)
-    if args.service:
+    if args.service is not None:
         return _of_service(args)
-    if args.files:
+    if args.files is not None:
         return _of_trace(args, clock, report)
     from optsched.cli.inputs import read_snapshot
 
@@ -261,7 +261,7 @@ def _snapshot(args: argparse.Namespace, clock: Clock, report: Report) -> Snapsho
 def _belong(to: str, source: object, options: dict[str, object]) -> None:
     """Raise UsageError for an option of one source where another is asked about."""
     for flag, value in options.items():
-        if value is not None and not source:
+        if value is not None and source is None:
             raise UsageError(f"{flag}: given without {to}; allowed: together with {to}")
 
 

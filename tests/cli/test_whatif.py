@@ -101,6 +101,9 @@ def test_a_position_in_a_trace_is_asked_about(
         (["--remove", "r0", "--remove", "r0"], "--remove r0: no node or domain is called 'r0'"),
         (["--profile", "default", "--profile", "default"], "--profile: given twice; allowed: once"),
         (["--failures", "x2", "--failures", "x3"], "--failures: given twice; allowed: once"),
+        (["--job", "a.yaml", "--job", "b.yaml"], "--job: given twice; allowed: once"),
+        (["--gpus", "8", "--gpus", "16", "--team", "vision"], "--gpus: given twice; allowed: once"),
+        (["--questions", "a.yaml", "--questions", "b.yaml"], "--questions: given twice; allowed: once"),
         (["--ask", "eval", "--service", "http://127.0.0.1:1"], "given SNAPSHOT and --service"),
         (["--ask", "eval", "--ray-address", "auto"], "--ray-address: given without --executor ray"),
     ],
@@ -137,6 +140,7 @@ def test_what_is_apart_may_be_given_twice(lab_file: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "wrong"),
     [
+        (["--service", ""], 2, "optsched: --service: given ''; allowed: http://HOST:PORT"),
         (["--service", "http://[::1"], 2, "optsched: --service: given 'http://[::1'; allowed: http://HOST:PORT"),
         (["--service", "http://a b:80"], 2, "optsched: --service: http://a b:80/v1/status cannot be asked: "),
         (["--service", "http://127.0.0.1:1"], 1, "optsched: --service: nobody answers at http://127.0.0.1:1/v1/status"),

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from optsched.errors import InputError
-from optsched.files.traces import Options, Source, load_trace, parse_trace, to_csv, to_json
+from optsched.files import load_cluster
+from optsched.files.dump import cluster_to_dict
+from optsched.files.plan_json import write
+from optsched.files.traces import Options, Source, load_trace, parse_trace, read_nodes, to_csv, to_json
 from optsched.values.trace import Outcome, Trace, TraceJob
 
 
@@ -383,6 +386,42 @@ def test_what_importers_work_out_fits_the_normal_form_or_is_a_fault(text: str, t
 def test_a_time_beyond_the_years_that_have_a_number_is_a_fault(text: str) -> None:
     (told,) = faults(HELIOS.replace("2020-06-09 18:41:01", text))
     assert told == f"given:2: submit_time: given '{text}'; allowed: a date and time such as 2017-10-07 01:12:09"
+
+
+MACHINES = "node_id,gpus,gpu_type,cpus,mem_gb,rack\n"
+NODE = """kind: Node
+metadata: {name: a}
+status: {capacity: {nvidia.com/gpu: 8, cpu: 8}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (MACHINES + "a,8,h,1,1,p/b/r\n", ""),
+        (MACHINES + "a,8,h,1,1,p/q/b/r\n", "given:2: rack: 4 domains; allowed: at most 3: pod, block, rack"),
+        (MACHINES + "a,8,h,1,1,r r\n", "given:2: rack: given 'r r'; allowed: "),
+        (MACHINES + "a,8,h h,1,1,r\n", "given:2: gpu_type: given 'h h'; allowed: "),
+        (MACHINES + f"{'a' * 254},8,h,1,1,r\n", "given:2: id: given 'aaa"),
+        (MACHINES + "a,8,h,1e12,1,r\n", "given:2: cpus: comes to 1e+12; allowed: a number from 0 to 1,000,000,000"),
+        (MACHINES + "a,8,h,1,1e12,r\n", "given:2: mem_gb: comes to 1e+12 GiB; allowed: a number from 0 to 9.313"),
+        (MACHINES.replace("rack", "gpus") + "a,8,h,1,1,4\n", "given:1: gpus: 2 columns are called so; allowed: one"),
+        (NODE, ""),
+        (NODE.replace("cpu: 8", f"cpu: {'9' * 400}"), ""),
+        (NODE.replace("cpu: 8", "cpu: 8, cpu: 9"), "given:3: status.capacity.cpu: the key is given twice in one"),
+    ],
+)
+def test_a_list_of_machines_is_refused_or_can_be_read_as_a_cluster(text: str, told: str, tmp_path: Path) -> None:
+    try:
+        found = read_nodes(Source("given", text)).cluster
+    except InputError as error:
+        (fault,) = map(str, error.faults)
+        assert told
+        assert fault.startswith(told)
+    else:
+        assert not told
+        (tmp_path / "cluster.json").write_text(write(cluster_to_dict(found)))
+        assert load_cluster(tmp_path / "cluster.json").nodes == found.nodes
 
 
 def test_a_carriage_return_inside_a_name_survives_a_turn() -> None:

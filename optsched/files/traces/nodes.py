@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from optsched.errors import InputError
 from optsched.files.fields import ID_PATTERN, ID_RULE, MAX_NODE_GPUS
-from optsched.files.report import show
+from optsched.files.report import field_name, show
 from optsched.files.traces.rows import Faults, Row, csv_rows
 from optsched.files.traces.source import Source
 from optsched.files.yamltext import YamlProblem, parse_yaml
@@ -17,6 +17,8 @@ from optsched.values.cluster import Cluster, Node
 from optsched.values.ids import ANY_TYPE, GpuType, LevelName, NodeId
 
 GB_PER_GIB = 1.073741824
+MAX_ID, MAX_CPUS, MAX_MEMORY_GB = 253, 1e9, 1e12
+"""As cluster files have them."""
 NO_GPUS = "machines without a GPU"
 _LEVELS = ("pod", "block", "rack")
 
@@ -110,18 +112,18 @@ def read_nodes(source: Source, gpus_per_node: int | None = None, rack_nodes: int
                 machine.line, "(columns)", "GPUs of a machine are not told", "a list with them, or --gpus-per-node"
             )
             break
-        if not re.fullmatch(ID_PATTERN, machine.id):
-            faults.add(machine.line, "id", f"given {show(machine.id)}", ID_RULE)
+        path = [part for part in machine.rack.split("/") if part]
+        _check(machine, path, faults)
         if machine.id in nodes:
             faults.add(machine.line, "id", f"{show(machine.id)} is listed twice", "each machine once")
         if not gpus:
             left_out[NO_GPUS] += 1
             continue
-        path = [part for part in machine.rack.split("/") if part]
         if not path and rack_nodes:
             path = [f"{machine.gpu_type or 'rack'}-{in_rack[machine.gpu_type] // rack_nodes}"]
             in_rack[machine.gpu_type] += 1
         here = tuple(LevelName(name) for name in _LEVELS[-len(path) :]) if path else ()
+        path = path[: len(here)]
         levels = max(levels, here, key=len)
         nodes[machine.id] = Node(
             id=NodeId(machine.id),
@@ -136,6 +138,22 @@ def read_nodes(source: Source, gpus_per_node: int | None = None, rack_nodes: int
     if faults.count:
         raise InputError(faults.kept)
     return NodeList(Cluster(tuple(nodes.values()), levels), form, left_out)
+
+
+def _check(machine: Machine, path: Sequence[str], faults: Faults) -> None:
+    """Note a fault for whatever of a machine a cluster file could not have: what is written is read again."""
+    kind = [machine.gpu_type] if machine.gpu_type else []
+    for where, names in (("id", [machine.id]), ("gpu_type", kind), ("rack", path)):
+        for name in names:
+            if not re.fullmatch(ID_PATTERN, name) or len(name) > MAX_ID:
+                faults.add(machine.line, where, f"given {show(name)}", ID_RULE)
+    if len(path) > len(_LEVELS):
+        faults.add(machine.line, "rack", f"{len(path)} domains", f"at most {len(_LEVELS)}: {', '.join(_LEVELS)}")
+    if (machine.cpus or 0) > MAX_CPUS:
+        faults.add(machine.line, "cpus", f"comes to {machine.cpus:,.10g}", f"a number from 0 to {MAX_CPUS:,.10g}")
+    if (machine.memory_gib or 0) * GB_PER_GIB > MAX_MEMORY_GB:
+        wrong, most = f"comes to {machine.memory_gib:,.10g} GiB", MAX_MEMORY_GB / GB_PER_GIB
+        faults.add(machine.line, "mem_gb", wrong, f"a number from 0 to {most:,.10g}")
 
 
 def _table(source: Source, faults: Faults) -> Iterator[Machine]:
@@ -167,9 +185,14 @@ def _kubernetes(source: Source, faults: Faults) -> Iterator[Machine]:
         if not text.strip():
             continue
         try:
-            data, _, _ = parse_yaml(text)
+            data, _, doubled = parse_yaml(text)
         except YamlProblem as error:
             faults.add(begun + (error.line or 1) - 1, "(syntax)", error.wrong, error.allowed)
+            continue
+        for twice in doubled:
+            name = field_name(data, twice.path)
+            faults.add(begun + (twice.line or 1) - 1, name, "the key is given twice in one mapping", "each key once")
+        if doubled:
             continue
         if not isinstance(data, dict) or data.get("kind") != "Node":
             faults.add(begun, "kind", f"given {show(data.get('kind') if isinstance(data, dict) else data)}", "Node")
@@ -194,12 +217,12 @@ def _mapping(value: object) -> dict[str, object]:
 
 
 def _cores(text: str) -> float | None:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(m?)", text)
+    found = re.fullmatch(r"(\d{1,12}(?:\.\d+)?)(m?)", text)
     return None if found is None else float(found[1]) / (1000 if found[2] else 1)
 
 
 def _gib(text: str) -> float | None:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|)", text)
+    found = re.fullmatch(r"(\d{1,18}(?:\.\d+)?)(Ki|Mi|Gi|Ti|)", text)
     if found is None:
         return None
     return float(found[1]) * {"Ki": 1 / 1024**2, "Mi": 1 / 1024, "Gi": 1.0, "Ti": 1024.0, "": 1 / 1024**3}[found[2]]
