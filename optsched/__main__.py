@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from optsched.cli.main import main
+from optsched.cli.entry import main
 
 sys.exit(main())

@@ -62,6 +62,9 @@ class InputError(OptschedError):
         self.faults = tuple(faults)
         super().__init__("\n".join(str(fault) for fault in self.faults))
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.faults,), self.__dict__
+
 
 class UsageError(OptschedError):
     """A request for something that does not exist, such as an unknown job."""
@@ -172,6 +175,9 @@ class CheckFailed(InternalError):
     def __init__(self, violations: Iterable[str]) -> None:
         self.violations = tuple(violations)
         super().__init__("; ".join(self.violations))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.violations,), self.__dict__
 
 
 class IllegalTransition(InternalError):

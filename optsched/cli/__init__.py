@@ -1,5 +1,6 @@
 """The command line: one module per group of commands, rendering apart.
 
+entry            where the process begins, before all that is imported
 main             the commands, exit codes, errors to lines
 plan, explain, topology, profile   what each command does with files
 submit, jobs, logs, attach, nodes, teams, reserve, rounds, watch   what is asked of a running service

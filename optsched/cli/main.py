@@ -1,4 +1,4 @@
-"""The entry point: parse, run, and turn every end into an exit code and at most a few lines.
+"""The whole command line: parse, run, and turn every end into an exit code and at most a few lines.
 
 0 done; 2 bad input, one line per fault; 1 anything else, one line; 130 interrupted; 141 nobody reads the output. 3 is
 that of a job that was waited for and did not end well; `attach` ends with the code of its program.
@@ -38,12 +38,13 @@ from optsched.cli import (
     watch,
     whatif,
 )
+from optsched.cli.entry import INTERRUPTED
 from optsched.cli.options import Parser
 from optsched.cli.terminal import tell
 from optsched.cli.words import clean
 from optsched.errors import Conflict, InputError, NoAnswer, NotKnown, Refusal, StoreError, UsageError
 
-DONE, FAILED, BAD_INPUT, INTERRUPTED, NO_READER = 0, 1, 2, 130, 141
+DONE, FAILED, BAD_INPUT, NO_READER = 0, 1, 2, 141
 
 DESCRIPTION = """\
 optsched decides which training jobs run on which GPUs of a shared cluster.
@@ -71,8 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; writes to standard output and standard error."""
     try:
         code = _run(argv)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except BrokenPipeError:
         _drop_output()
         return NO_READER

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Protocol
 
+from optsched.apart import uninterrupted
 from optsched.engine.decide import Planner
 from optsched.errors import InternalError
 from optsched.planner.plan import PlanOptions
@@ -137,7 +138,8 @@ class _Link:
         context = multiprocessing.get_context("spawn")
         self._mine, theirs = context.Pipe()
         self._process = context.Process(target=follow, args=(theirs, options), name="rounds", daemon=True)
-        self._process.start()
+        with uninterrupted():
+            self._process.start()
         theirs.close()
         self._loop = loop
         self._out: SimpleQueue[object] = SimpleQueue()

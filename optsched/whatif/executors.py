@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import multiprocessing
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, Protocol
 
+from optsched.apart import Note, do_apart
 from optsched.clock import Clock, WallClock
 from optsched.errors import UsageError
 
@@ -36,6 +35,10 @@ def _do(piece: Piece) -> Future | RoundNow:
     return piece.work(WallClock())
 
 
+def _do_apart(piece: Piece, note: Note) -> Future | RoundNow:
+    return _do(piece)
+
+
 class Here:
     """This process, one piece after the other."""
 
@@ -59,20 +62,7 @@ class Processes:
 
     def work(self, pieces: Sequence[Piece], report: Report) -> list[Future | RoundNow]:
         """Return what the pieces come to, in their order."""
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(min(self._jobs, len(pieces)), context) as pool:
-            futures = [pool.submit(_do, piece) for piece in pieces]
-            try:
-                left = set(futures)
-                while left:
-                    _tell(report, len(futures) - len(left), len(futures))
-                    done, left = wait(left, return_when=FIRST_COMPLETED)
-                    for each in done:
-                        each.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-            return [each.result() for each in futures]
+        return do_apart(_do_apart, pieces, self._jobs, lambda done, share: _tell(report, done, len(pieces)))
 
 
 class Ray:
