@@ -66,11 +66,11 @@ def do_apart(
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Hold interrupts from the keyboard back; processes that are started meanwhile never hear one."""
+def uninterrupted(*others: signal.Signals) -> Iterator[None]:
+    """Hold interrupts from the keyboard back, and other signals; processes that are started meanwhile hear none."""
     # Would be started along with the first process, and let them through again.
     resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *others})
     try:
         yield
     finally:
@@ -151,7 +151,8 @@ def _workers(work: Callable[[Item, Note], Found], count: int) -> Iterator[list[_
     """Have so many processes."""
     workers = [_Worker(work) for _ in range(count)]
     try:
-        with uninterrupted():
+        # If this process ended just now, one that has begun would show a traceback for want of what it is to do.
+        with uninterrupted(signal.SIGTERM):
             for each in workers:
                 each.start()
         yield workers
@@ -174,6 +175,7 @@ def _speaking(workers: list[_Worker[Item, Found]]) -> list[_Worker[Item, Found]]
 def _serve(link: Connection) -> None:
     """Do one item after the other, until the other end of the pipe is closed or its process is no more."""
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     note = _teller(link)
     with suppress(EOFError, ConnectionError):
         while True:
