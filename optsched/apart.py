@@ -70,11 +70,30 @@ def uninterrupted(*others: signal.Signals) -> Iterator[None]:
     """Hold interrupts from the keyboard back, and other signals; processes that are started meanwhile hear none."""
     # Would be started along with the first process, and let them through again.
     resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *others})
+    numbers = {signal.SIGINT, *others}
+    with _put_off(numbers):
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _put_off(numbers: set[signal.Signals]) -> Iterator[None]:
+    """Let signals act only afterwards: what one thread blocks comes by another, such as those of NumPy."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda which, frame: came.append(which)) for number in numbers}
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        for which in came:
+            signal.raise_signal(which)
 
 
 @dataclass(frozen=True, slots=True)
