@@ -70,7 +70,18 @@ def test_every_method_of_the_contract_is_in_the_table() -> None:
 
 
 async def code_of(it: Served, service: Any, method: Any, token: str | None) -> grpc.StatusCode:
-    """What a method answers to an empty request, or OK where it begins to stream."""
+    """What a method answers to an empty request, or OK where it begins to stream.
+
+    A call may be refused before its first request is written: that shows as an internal error of the client's own.
+    """
+    code = grpc.StatusCode.INTERNAL
+    for _ in range(5):
+        if code is grpc.StatusCode.INTERNAL:
+            code = await _code_of(it, service, method, token)
+    return code
+
+
+async def _code_of(it: Served, service: Any, method: Any, token: str | None) -> grpc.StatusCode:
     path = f"/{service.full_name}/{method.name}"
     taken, given = GetMessageClass(method.input_type), GetMessageClass(method.output_type)
     how = {"request_serializer": taken.SerializeToString, "response_deserializer": given.FromString}
