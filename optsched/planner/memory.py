@@ -17,6 +17,7 @@ class Memory:
     `tree` is the topology of `cluster`, which stays while nodes, levels and domains do. `facts` are what was worked out
     of jobs, `kinds` which jobs of a long queue are alike: memories that rounds add to. `turn`: which way of placing is
     to be tried: the same again while it is of use, else the next one, so that rounds one after the other try all.
+    `searched_at` is the instant of the last round that was searched.
     """
 
     cluster: Cluster
@@ -24,10 +25,11 @@ class Memory:
     facts: Facts
     kinds: Kinds
     turn: int = 0
+    searched_at: float | None = None
 
-    def after(self, *, searched_better: bool) -> Memory:
-        """Return what the next round is to know."""
-        return self if searched_better else replace(self, turn=self.turn + 1)
+    def after_search(self, at: float, *, better: bool) -> Memory:
+        """Return what the next round is to know: when this one was searched, and if that found what greedy did not."""
+        return replace(self, turn=self.turn if better else self.turn + 1, searched_at=at)
 
 
 def remembered(memory: Memory | None, cluster: Cluster) -> Memory:

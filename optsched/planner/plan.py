@@ -239,16 +239,20 @@ def plan_next(
     """Plan a round that follows another one closely, and return with it what the next is to know.
 
     Without a memory it is the first, which is planned like any single round, but for the window of a long queue: it has
-    no more time than the others.
+    no more time than the others. Of large rounds at one instant only the first is searched: what follows is about what
+    stopped jobs left over, for which greedy will do.
     """
     started = clock.monotonic_s()
     known = remembered(memory, snapshot.cluster)
     turn = None if memory is None else memory.turn
+    if known.searched_at == snapshot.now and len(snapshot.cluster.nodes) > EXACT_NODES:
+        options = dataclasses.replace(options, solver=SolverChoice.GREEDY)
     solved = solve_round(
         snapshot, options, clock, progress, known.tree, turn, facts=known.facts, kinds=known.kinds, whole=False
     )
-    better = solved.answer.source is Source.CP_SAT
-    return _worded(snapshot, options, clock, progress, solved, started), known.after(searched_better=better)
+    if options.solver is not SolverChoice.GREEDY:
+        known = known.after_search(snapshot.now, better=solved.answer.source is Source.CP_SAT)
+    return _worded(snapshot, options, clock, progress, solved, started), known
 
 
 def may_start(snapshot: Snapshot, job_id: JobId, memory: Memory | None) -> bool:

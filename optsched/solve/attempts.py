@@ -33,8 +33,9 @@ PLACE_S, MOST_PLACE_S = 0.65e-6, 3.0
 FIRST_PART = 0.7
 """The first one is begun if there is time for this part of it: better a plan that comes a little late than none."""
 
-LEAST_BOUNDS_SHARE, BOUNDS_SHARE, BOUNDS_S = 0.4, 0.78, 3.0
-"""What is kept for bounds of the time left after admission: the second share up to so much, at least the first."""
+LEAST_KEPT_SHARE, BOUNDS_SHARE, BOUNDS_S = 0.6, 0.78, 3.0
+"""What is kept of the time left after admission: the second share for bounds, up to so much; at least the first, for
+searches on a few nodes and bounds."""
 
 BILL_SHARE = 0.3
 """The share of what another admission may take that its bill gets."""
@@ -68,7 +69,7 @@ class Attempts:
         self.best, self.worth = known, score(problem, known)
         self._guard = guard
         left_s = spent.wall_left_s
-        self._until_s = max(LEAST_BOUNDS_SHARE * left_s, min(BOUNDS_SHARE * left_s, BOUNDS_S))
+        self._until_s = max(LEAST_KEPT_SHARE * left_s, min(BOUNDS_SHARE * left_s, BOUNDS_S))
         self._solution = stages.solution
         self._most: dict[int, int] = {}
         """How many may start of a group, by its position, where not all that were to start found places."""

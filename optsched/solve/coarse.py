@@ -13,7 +13,7 @@ from optsched.rounds.assignment import Assignment
 from optsched.rounds.check import check
 from optsched.rounds.problem import Problem
 from optsched.rounds.score import Score, score
-from optsched.solve.attempts import Attempts, Guard, placing_s
+from optsched.solve.attempts import BOUNDS_S, Attempts, Guard, placing_s
 from optsched.solve.bounds import Bounds
 from optsched.solve.cpsat.admission import Admission
 from optsched.solve.cpsat.decisions import full_scope
@@ -21,11 +21,15 @@ from optsched.solve.cpsat.recorded import goal_of
 from optsched.solve.cpsat.stages import Stages, known
 from optsched.solve.exact import ExactSolver, per_row
 from optsched.solve.goals import Goals, admit, reached_by, tie_value
+from optsched.solve.neighbourhood import Neighbourhoods
 from optsched.solve.result import Budget, Result, Spent
 from optsched.values.profile import PriorityMode
 
 ADMISSION_SHARE = 0.8
 """The most of the budget for admission; the rest is for places, two placings at least, and bounds."""
+
+BOUNDS_SHARE = 0.4
+"""The share of what is left after placing that is kept for bounds, up to `BOUNDS_S`."""
 
 EXACT_NODES = 64
 """Up to this many nodes one exact model of the whole round follows, for what admission leaves open."""
@@ -62,12 +66,21 @@ class CoarseSolver:
         plan = hint
         if stages.solution is not None:
             plan = Attempts(problem, admission, stages, goals, hint, spent, self._guard).run()
+        if budget.turn is None and goals.values() != reached_by(problem, score(problem, plan)):
+            plan = self._improved(problem, plan, spent)
         if not budget.bounds:
             proven = _is_best(problem, goals, score(problem, plan))
             return Result(plan, proven=proven, deterministic_s=spent.deterministic_s)
         if len(problem.nodes.capacity) > EXACT_NODES:
             return _bounded(problem, admission, goals, plan, spent)
         return _refined(problem, admission, goals, plan, spent)
+
+    def _improved(self, problem: Problem, plan: Assignment, spent: Spent) -> Assignment:
+        """Search a few nodes at a time for what rules of thumb did not find, while more is left than bounds take."""
+        if len(problem.nodes.capacity) <= EXACT_NODES:
+            return plan
+        found = Neighbourhoods(problem, spent).improve(plan, min(BOUNDS_S, BOUNDS_SHARE * spent.wall_left_s))
+        return plan if self._guard is not None and self._guard(problem, found) is not None else found
 
 
 def _refined(problem: Problem, admission: Admission, goals: Goals, plan: Assignment, spent: Spent) -> Result:

@@ -23,6 +23,9 @@ from optsched.solve.exact import most_gpus, stage_rows, through
 RANK_SHARE = 0.5
 """The share of what is left of the budget that one search for ranks may use."""
 
+TIE_SHARE = 0.2
+"""The same for who stays and who is older: what a search finds late changes little, and placing needs the time."""
+
 SLACK = 2000
 """A bill within this part of the run value of its bound is as good as the best."""
 
@@ -83,7 +86,7 @@ def _in_order(problem: Problem, admission: Admission, stages: Stages) -> Goals:
     if len(ranks) < len(goals):
         return Goals(tuple(ranks), None, None)
     of_ranks, tie_goal = stages.solution, admission.tie()
-    tie = stages.maximize(tie_goal, RANK_SHARE)
+    tie = stages.maximize(tie_goal, TIE_SHARE)
     earlier = tuple(each for each in (of_ranks, stages.solution) if each is not None)
     if tie.value is None:
         return Goals(tuple(ranks), None, None)

@@ -1,0 +1,190 @@
+"""Parts of a plan searched anew: on some nodes everything is open again, all else stays as planned.
+
+Places are found by rules of thumb, which leave GPUs over that nobody can have where they are. The exact model of a few
+nodes, those with GPUs left over and some whose jobs could as well lie elsewhere, is small enough to be solved.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+
+import numpy as np
+
+from optsched.errors import SolverFailed
+from optsched.rounds.assignment import Assignment, Change, change_of
+from optsched.rounds.check import check
+from optsched.rounds.problem import Flags, Ints, Problem, RoundJob, Spread
+from optsched.rounds.score import score
+from optsched.solve.cpsat.decisions import Scope, full_scope
+from optsched.solve.exact import ExactModel
+from optsched.solve.result import Spent
+from optsched.values.profile import PriorityMode
+
+MOST_LEFT_OVER, MOST_OTHERS = 24, 24
+"""How many nodes with GPUs left over are open at once, and how many others: all of it is solved in a second or two."""
+
+SMALL_PART = 0.25
+"""Others are nodes with a job of at most this part of the largest node: many places would do for it."""
+
+MOST_IN_VAIN = 10
+"""After so many searches in a row that found nothing better no more are made."""
+
+SHARE = 0.5
+"""The share of what is left of the time, and of the deterministic budget, that one search may use."""
+
+
+class Neighbourhoods:
+    """Draws nodes and searches what can be had on them, again and again."""
+
+    def __init__(self, problem: Problem, spent: Spent) -> None:
+        self.problem, self.spent = problem, spent
+        self._all = full_scope(problem)
+        self._draw = random.Random(spent.budget.seed)
+
+    def improve(self, plan: Assignment, until_s: float) -> Assignment:
+        """Return a plan that is at least as good, found while more than `until_s` seconds of the budget are left."""
+        mode, in_vain, longest_s = self.problem.profile.priority_mode, 0, 0.0
+        worth = score(self.problem, plan).key(mode)
+        while in_vain < MOST_IN_VAIN and not self.spent.exhausted:
+            left_s = self.spent.wall_left_s
+            if left_s - until_s <= longest_s:
+                break
+            found = self.searched(plan, (left_s - until_s) * SHARE)
+            longest_s = max(longest_s, left_s - self.spent.wall_left_s)
+            in_vain += 1
+            if not check(self.problem, found) and (better := score(self.problem, found).key(mode)) > worth:
+                plan, worth, in_vain = found, better, 0
+        return plan
+
+    def searched(self, plan: Assignment, wall_s: float) -> Assignment:
+        """Return what is found on the next nodes within so many seconds; the plan itself where that is nothing."""
+        part = _Part(self.problem, self._all, plan, self._opened(plan))
+        left = self.spent.deterministic_left_s
+        budget = dataclasses.replace(
+            self.spent.budget, wall_s=wall_s, deterministic_s=None if left is None else left * SHARE
+        )
+        own = Spent(budget, self.spent.clock)
+        try:
+            return part.solved(own)
+        except SolverFailed:
+            return plan
+        finally:
+            self.spent.deterministic_s += own.deterministic_s
+
+    def _opened(self, plan: Assignment) -> Flags:
+        """Draw the nodes that are open: shape (N,)."""
+        left, small = left_over(self.problem, plan), self._with_small_jobs(plan)
+        drawn = self._some(np.flatnonzero(left), MOST_LEFT_OVER)
+        drawn += self._some(np.flatnonzero(small & ~left), MOST_OTHERS)
+        return np.isin(np.arange(len(left)), drawn)
+
+    def _some(self, nodes: Ints, most: int) -> list[int]:
+        found: list[int] = nodes.tolist()
+        return self._draw.sample(found, min(most, len(found)))
+
+    def _with_small_jobs(self, plan: Assignment) -> Flags:
+        """Return the nodes that take work and have a small job which may lie elsewhere: shape (N,)."""
+        problem = self.problem
+        small = int(problem.nodes.capacity.max(initial=0) * SMALL_PART)
+        able = self._all.stops | self._all.moves | plan.changed.keys()
+        found = np.zeros(len(problem.nodes.capacity), bool)
+        for j in able:
+            for n, count in plan.after(problem.jobs[j]):
+                found[n] |= count <= small
+        return found & problem.nodes.taking
+
+
+def left_over(problem: Problem, plan: Assignment) -> Flags:
+    """Return the nodes that take work and have GPUs left over after a plan: shape (N,)."""
+    free = problem.nodes.free.copy()
+    for j in plan.changed.keys() | plan.stopped:
+        job = problem.jobs[j]
+        for n, count in job.spread_now:
+            free[n] += count
+        for n, count in plan.after(job):
+            free[n] -= count
+    left: Flags = (free > 0) & problem.nodes.taking
+    return left
+
+
+class _Part:
+    """The exact model of open nodes: who lies there alone does what is best, all others do what is planned."""
+
+    def __init__(self, problem: Problem, everything: Scope, plan: Assignment, opened: Flags) -> None:
+        self.problem, self.plan, self.opened, self._all = problem, plan, opened, everything
+        self._starts: set[int] = set()
+        self._stops: set[int] = set()
+        self._moves: set[int] = set()
+        self._resizes: set[int] = set()
+        self._kept: set[int] = set()
+        self._narrowed: dict[int, RoundJob] = {}
+        room = int(problem.nodes.capacity[opened].sum())
+        for job in problem.jobs:
+            if job.index in plan.changed or job.index in plan.stopped:
+                self._reopen(job)
+            elif job.running:
+                if self._is_open(job.spread_now):
+                    self._open(job)
+            elif job.index in everything.starts and job.minimum <= room:
+                self._starts.add(job.index)
+                self._narrow(job, ())
+
+    def solved(self, spent: Spent) -> Assignment:
+        """Return the best plan found.
+
+        Raises:
+            SolverFailed: what is kept does not go together.
+        """
+        problem = dataclasses.replace(self.problem, jobs=self.problem.jobs.replaced(self._narrowed))
+        scope = Scope(*(frozenset(part) for part in (self._starts, self._stops, self._moves, self._resizes)))
+        exact = ExactModel(problem, scope)
+        for j in self._kept:
+            self._keep(exact, j)
+        exact.hint(self.plan)
+        weighted = problem.profile.priority_mode is PriorityMode.WEIGHTED
+        return (exact.solve_weighted if weighted else exact.solve_strict)(self.plan, spent).assignment
+
+    def _is_open(self, spread: Spread) -> bool:
+        return all(self.opened[n] for n, _ in spread)
+
+    def _open(self, job: RoundJob) -> None:
+        """Let a running job do on open nodes whatever it may."""
+        mine, whole = (self._stops, self._moves, self._resizes), (self._all.stops, self._all.moves, self._all.resizes)
+        for part, everybody in zip(mine, whole, strict=True):
+            if job.index in everybody:
+                part.add(job.index)
+        self._narrow(job, ())
+
+    def _reopen(self, job: RoundJob) -> None:
+        """Let a job do what is planned, or something else where all that it has and is to have is open."""
+        after = self.plan.after(job)
+        is_open = self._is_open(after) and self._is_open(job.spread_now)
+        if is_open and job.running:
+            self._open(job)
+        change = change_of(job, after)
+        planned = {Change.START: self._starts, Change.STOP: self._stops, Change.MOVE: self._moves}
+        planned.get(change, self._resizes).add(job.index)
+        if change is not Change.STOP:
+            self._narrow(job, after)
+        if not is_open:
+            self._kept.add(job.index)
+
+    def _narrow(self, job: RoundJob, planned: Spread) -> None:
+        """Let a job lie where it is planned, and on open nodes unless that is elsewhere."""
+        nodes = job.nodes & self.opened & self._is_open(planned)
+        nodes[[n for n, _ in planned]] = True
+        self._narrowed[job.index] = dataclasses.replace(job, nodes=nodes)
+
+    def _keep(self, exact: ExactModel, j: int) -> None:
+        """Keep what is planned for one job."""
+        decisions = exact.decisions
+        if j in self.plan.stopped:
+            exact.model.add(decisions.stops[j] == 1)
+            return
+        after = dict(self.plan.changed[j])
+        for gangs in (decisions.starts, decisions.moves, decisions.resizes):
+            if j in gangs:
+                exact.model.add(gangs[j].active == 1)
+                for n, gpus in gangs[j].gpus.items():
+                    exact.model.add(gpus == after.get(n, 0))
