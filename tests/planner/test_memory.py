@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from optsched.clock import StoppedClock
 from optsched.planner.memory import remembered
 from optsched.planner.plan import PlanOptions, plan_next, plan_round
 from optsched.solve.coarse import EXACT_NODES
 from optsched.values.cluster import NodeState
-from tests.builders import job, nodes, racks, snapshot
+from optsched.values.plan import Source
+from tests.builders import cordoned, job, nodes, racks, snapshot
 
 COUNTED = PlanOptions(budget_s=1e9, deterministic_s=1.0, prove=0)
 
@@ -26,8 +29,21 @@ def test_the_topology_is_kept_while_the_domains_are_the_same():
 
 def test_another_way_of_placing_is_next_where_one_was_of_no_use():
     memory = remembered(None, snapshot(nodes("n1")).cluster)
-    assert memory.after(searched_better=True) == memory
-    assert memory.after(searched_better=False).turn == memory.turn + 1
+    assert memory.after_search(60.0, better=True).turn == memory.turn
+    assert memory.after_search(60.0, better=False).turn == memory.turn + 1
+
+
+@pytest.mark.parametrize(("count", "again"), [(EXACT_NODES, Source.CP_SAT), (EXACT_NODES + 1, Source.GREEDY)])
+def test_of_large_rounds_at_one_instant_only_the_first_is_searched(count, again):
+    closed = [cordoned(each) for each in nodes(" ".join(f"c{number}" for number in range(1, count)))]
+    jobs = [job("first").gang(5).waiting(900), job("second").gang(4).waiting(60), job("third").gang(4).waiting(30)]
+    whole = snapshot([*nodes("n"), *closed], *jobs)
+    found, memory = plan_next(whole, COUNTED, StoppedClock(), None)
+    assert found.round.source is Source.CP_SAT
+    found, memory = plan_next(whole, COUNTED, StoppedClock(), memory)
+    assert found.round.source is again
+    found, _ = plan_next(replace(whole, now=whole.now + 1), COUNTED, StoppedClock(), memory)
+    assert found.round.source is Source.CP_SAT
 
 
 def test_a_small_round_is_planned_with_a_memory_as_without_one():
@@ -45,9 +61,9 @@ def test_the_gap_of_a_large_round_is_worked_out_at_the_instants_that_are_drawn()
     whole = snapshot(nodes(many), *(job(f"j{number}").gang(gpus) for number, gpus in enumerate(sizes)))
     sampled = replace(COUNTED, bound_every=5)
     known = 0
-    for minute in range(30):
+    _, memory = plan_next(whole, COUNTED, StoppedClock(), None)
+    for minute in range(1, 31):
         now = replace(whole, now=whole.now + 60 * minute)
-        _, memory = plan_next(now, COUNTED, StoppedClock(), None)
         each, _ = plan_next(now, COUNTED, StoppedClock(), memory)
         some, _ = plan_next(now, sampled, StoppedClock(), memory)
         assert each.round.gap is not None
