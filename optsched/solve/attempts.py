@@ -20,6 +20,7 @@ from optsched.solve.cpsat.stages import Stages
 from optsched.solve.exact import most_gpus
 from optsched.solve.fine import STYLES, place
 from optsched.solve.goals import RANK_SHARE, Goals, bill_slack, rank_goals, reached_by, tie_value, value_in
+from optsched.solve.neighbourhood import Neighbourhoods
 from optsched.solve.places import Style
 from optsched.solve.result import Spent
 from optsched.values.profile import PriorityMode
@@ -33,9 +34,8 @@ PLACE_S, MOST_PLACE_S = 0.65e-6, 3.0
 FIRST_PART = 0.7
 """The first one is begun if there is time for this part of it: better a plan that comes a little late than none."""
 
-LEAST_KEPT_SHARE, BOUNDS_SHARE, BOUNDS_S = 0.6, 0.78, 3.0
-"""What is kept of the time left after admission: the second share for bounds, up to so much; at least the first, for
-searches on a few nodes and bounds."""
+LEAST_BOUNDS_SHARE, BOUNDS_SHARE, BOUNDS_S = 0.2, 0.78, 3.0
+"""What is kept for bounds of the time left after admission: the second share up to so much, at least the first."""
 
 BILL_SHARE = 0.3
 """The share of what another admission may take that its bill gets."""
@@ -63,13 +63,14 @@ class Attempts:
         goals: Goals,
         known: Assignment,
         spent: Spent,
+        parts: Neighbourhoods | None = None,
         guard: Guard | None = None,
     ) -> None:
         self.problem, self.admission, self.stages, self.goals, self.spent = problem, admission, stages, goals, spent
         self.best, self.worth = known, score(problem, known)
-        self._guard = guard
+        self._parts, self._guard = parts, guard
         left_s = spent.wall_left_s
-        self._until_s = max(LEAST_KEPT_SHARE * left_s, min(BOUNDS_SHARE * left_s, BOUNDS_S))
+        self._until_s = max(LEAST_BOUNDS_SHARE * left_s, min(BOUNDS_SHARE * left_s, BOUNDS_S))
         self._solution = stages.solution
         self._most: dict[int, int] = {}
         """How many may start of a group, by its position, where not all that were to start found places."""
@@ -81,7 +82,7 @@ class Attempts:
         for attempt in range(MOST_ADMISSIONS if turn is None else 1):
             if self._is_best_possible() or (attempt and not self._search_again()) or self._solution is None:
                 break
-            admitted, placed = self._decoded(self._solution), None
+            admitted, placed, before = self._decoded(self._solution), None, self.best
             tries = [(admitted, style) for style in (styles if not self._most else styles[:1])]
             if not attempt:
                 tries[1:1] = [(other, styles[0]) for other in self._others(admitted)]
@@ -96,6 +97,8 @@ class Attempts:
                 # The time kept for bounds is well spent on a plan where there is none yet.
                 if self._is_best_possible() or (self._is_late() and placed is not None):
                     return self.best
+            if self.best is not before or not attempt:
+                self._search_parts()
             self._note_missing(admitted, placed)
         return self.best
 
@@ -110,6 +113,13 @@ class Attempts:
             if other not in (admitted, *found):
                 found.append(other)
         return found
+
+    def _search_parts(self) -> None:
+        """Search the best plan anew in parts, where it misses a rank."""
+        weighted = self.problem.profile.priority_mode is PriorityMode.WEIGHTED
+        first = None if self.goals.tie is None else self._first_missed()
+        if self._parts is not None and (weighted or first is not None):
+            self._keep_better(self._parts.improve(self.best, first, self._until_s))
 
     def _decoded(self, solution: list[int]) -> Admitted:
         """Return what a solution of admission does."""

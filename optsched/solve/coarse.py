@@ -13,10 +13,10 @@ from optsched.rounds.assignment import Assignment
 from optsched.rounds.check import check
 from optsched.rounds.problem import Problem
 from optsched.rounds.score import Score, score
-from optsched.solve.attempts import BOUNDS_S, Attempts, Guard, placing_s
+from optsched.solve.attempts import Attempts, Guard, placing_s
 from optsched.solve.bounds import Bounds
 from optsched.solve.cpsat.admission import Admission
-from optsched.solve.cpsat.decisions import full_scope
+from optsched.solve.cpsat.decisions import Scope, full_scope
 from optsched.solve.cpsat.recorded import goal_of
 from optsched.solve.cpsat.stages import Stages, known
 from optsched.solve.exact import ExactSolver, per_row
@@ -27,9 +27,6 @@ from optsched.values.profile import PriorityMode
 
 ADMISSION_SHARE = 0.8
 """The most of the budget for admission; the rest is for places, two placings at least, and bounds."""
-
-BOUNDS_SHARE = 0.4
-"""The share of what is left after placing that is kept for bounds, up to `BOUNDS_S`."""
 
 EXACT_NODES = 64
 """Up to this many nodes one exact model of the whole round follows, for what admission leaves open."""
@@ -54,9 +51,10 @@ class CoarseSolver:
         if budget.turn is not None:
             budget = dataclasses.replace(budget, wall_s=budget.wall_s * BRIEF_SHARE)
         spent = Spent(budget, clock)
-        admission = Admission(problem, full_scope(problem))
+        scope = full_scope(problem)
+        admission = Admission(problem, scope)
         if problem.profile.priority_mode is PriorityMode.WEIGHTED:
-            return _weighted(problem, admission, hint, spent)
+            return _weighted(problem, admission, scope, hint, spent)
         placing = placing_s(problem, sum(not problem.jobs[j].running for j in hint.changed))
         share_s = max(spent.wall_left_s / 2, min(spent.wall_left_s * ADMISSION_SHARE, spent.wall_left_s - 2 * placing))
         share = dataclasses.replace(budget, wall_s=share_s)
@@ -65,9 +63,8 @@ class CoarseSolver:
         spent.deterministic_s += stages.spent.deterministic_s
         plan = hint
         if stages.solution is not None:
-            plan = Attempts(problem, admission, stages, goals, hint, spent, self._guard).run()
-        if budget.turn is None and goals.values() != reached_by(problem, score(problem, plan)):
-            plan = self._improved(problem, plan, spent)
+            parts = _parts(problem, scope, spent)
+            plan = Attempts(problem, admission, stages, goals, hint, spent, parts, self._guard).run()
         if not budget.bounds:
             proven = _is_best(problem, goals, score(problem, plan))
             return Result(plan, proven=proven, deterministic_s=spent.deterministic_s)
@@ -75,12 +72,12 @@ class CoarseSolver:
             return _bounded(problem, admission, goals, plan, spent)
         return _refined(problem, admission, goals, plan, spent)
 
-    def _improved(self, problem: Problem, plan: Assignment, spent: Spent) -> Assignment:
-        """Search a few nodes at a time for what rules of thumb did not find, while more is left than bounds take."""
-        if len(problem.nodes.capacity) <= EXACT_NODES:
-            return plan
-        found = Neighbourhoods(problem, spent).improve(plan, min(BOUNDS_S, BOUNDS_SHARE * spent.wall_left_s))
-        return plan if self._guard is not None and self._guard(problem, found) is not None else found
+
+def _parts(problem: Problem, scope: Scope, spent: Spent) -> Neighbourhoods | None:
+    """Return the means to search a few nodes at a time, for large rounds that have the time."""
+    if spent.budget.turn is not None or len(problem.nodes.capacity) <= EXACT_NODES:
+        return None
+    return Neighbourhoods(problem, scope, spent)
 
 
 def _refined(problem: Problem, admission: Admission, goals: Goals, plan: Assignment, spent: Spent) -> Result:
@@ -155,7 +152,7 @@ def _bounded(problem: Problem, admission: Admission, goals: Goals, plan: Assignm
     )
 
 
-def _weighted(problem: Problem, admission: Admission, hint: Assignment, spent: Spent) -> Result:
+def _weighted(problem: Problem, admission: Admission, scope: Scope, hint: Assignment, spent: Spent) -> Result:
     """Solve the one sum of the weighted mode on admission, then place it."""
     share = dataclasses.replace(spent.budget, wall_s=spent.wall_left_s * ADMISSION_SHARE)
     stages = Stages(admission.model, Spent(share, spent.clock), lean=True)
@@ -166,7 +163,8 @@ def _weighted(problem: Problem, admission: Admission, hint: Assignment, spent: S
     if bound is None:
         bound = admission.relaxation(facts=True).most(goal_of(goal))
     if stages.solution is not None:
-        plan = Attempts(problem, admission, stages, Goals((), None, None), hint, spent).run()
+        parts = _parts(problem, scope, spent)
+        plan = Attempts(problem, admission, stages, Goals((), None, None), hint, spent, parts).run()
     if len(problem.nodes.capacity) > EXACT_NODES or score(problem, plan).weighted == bound:
         return Result(plan, weighted_bound=bound, deterministic_s=spent.deterministic_s)
     exact = ExactSolver().solve(problem, plan, _rest(spent), spent.clock)

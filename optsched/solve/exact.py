@@ -98,6 +98,24 @@ class ExactModel:
         tie_most = ceiling[len(goals)] if met and len(ceiling) > len(goals) else None
         return self._finish(hint, spent, stages, bounds, tie_most, open_rank=not all(each.optimal for each in results))
 
+    def better(self, known_plan: Assignment, first: int, spent: Spent) -> Assignment | None:
+        """Return a plan with more in the stages from the `first` on and no less before; None where none is found."""
+        problem, stages = self.problem, Stages(self.model, spent)
+        goals = [self.ladder.stage(row, len(problem.priorities)) for row in stage_rows(problem)]
+        rows = score(problem, known_plan).rows
+        reached = [through(rows, row, len(problem.priorities)) for row in stage_rows(problem)]
+        for goal, value in zip(goals[:first], reached, strict=False):
+            stages.keep(goal, value)
+        found = stages.maximize_in_order(goals[first:], most_gpus(problem), RANK_SHARE)
+        if [result.value or 0 for result in found] <= reached[first:]:
+            return None
+        tie_goal = objective.tie(problem, self.decisions)
+        tie = stages.maximize(tie_goal, RANK_SHARE)
+        if tie.value is not None:
+            stages.keep(tie_goal, tie.value)
+            stages.minimize(self.bill, 1.0)
+        return assignment_of(problem, self.decisions, stages)
+
     def _search_ranks(
         self, goals: Sequence[Linear], spent: Spent, ceiling: Sequence[int]
     ) -> tuple[Stages, list[StageResult]]:

@@ -7,7 +7,6 @@ nodes, those with GPUs left over and some whose jobs could as well lie elsewhere
 from __future__ import annotations
 
 import dataclasses
-import random
 
 import numpy as np
 
@@ -16,10 +15,9 @@ from optsched.rounds.assignment import Assignment, Change, change_of
 from optsched.rounds.check import check
 from optsched.rounds.problem import Flags, Ints, Problem, RoundJob, Spread
 from optsched.rounds.score import score
-from optsched.solve.cpsat.decisions import Scope, full_scope
+from optsched.solve.cpsat.decisions import Scope
 from optsched.solve.exact import ExactModel
 from optsched.solve.result import Spent
-from optsched.values.profile import PriorityMode
 
 MOST_LEFT_OVER, MOST_OTHERS = 24, 24
 """How many nodes with GPUs left over are open at once, and how many others: all of it is solved in a second or two."""
@@ -27,7 +25,7 @@ MOST_LEFT_OVER, MOST_OTHERS = 24, 24
 SMALL_PART = 0.25
 """Others are nodes with a job of at most this part of the largest node: many places would do for it."""
 
-MOST_IN_VAIN = 10
+MOST_IN_VAIN = 8
 """After so many searches in a row that found nothing better no more are made."""
 
 SHARE = 0.5
@@ -37,62 +35,68 @@ SHARE = 0.5
 class Neighbourhoods:
     """Draws nodes and searches what can be had on them, again and again."""
 
-    def __init__(self, problem: Problem, spent: Spent) -> None:
-        self.problem, self.spent = problem, spent
-        self._all = full_scope(problem)
-        self._draw = random.Random(spent.budget.seed)
+    def __init__(self, problem: Problem, scope: Scope, spent: Spent) -> None:
+        self.problem, self.spent, self._all = problem, spent, scope
+        self._random = np.random.default_rng(spent.budget.seed)
 
-    def improve(self, plan: Assignment, until_s: float) -> Assignment:
-        """Return a plan that is at least as good, found while more than `until_s` seconds of the budget are left."""
+    def improve(self, plan: Assignment, first: int | None, until_s: float) -> Assignment:
+        """Return a plan that is at least as good, found while more than `until_s` seconds of the budget are left.
+
+        `first` is the first stage in which there may be more to have; None in the weighted mode.
+        """
         mode, in_vain, longest_s = self.problem.profile.priority_mode, 0, 0.0
         worth = score(self.problem, plan).key(mode)
+        before: Flags | None = None
         while in_vain < MOST_IN_VAIN and not self.spent.exhausted:
-            left_s = self.spent.wall_left_s
-            if left_s - until_s <= longest_s:
+            left_s, opened = self.spent.wall_left_s, self.opened(plan)
+            if left_s - until_s <= longest_s or (before is not None and np.array_equal(opened, before)):
                 break
-            found = self.searched(plan, (left_s - until_s) * SHARE)
+            found = self.searched(plan, opened, first, left_s - until_s)
             longest_s = max(longest_s, left_s - self.spent.wall_left_s)
-            in_vain += 1
-            if not check(self.problem, found) and (better := score(self.problem, found).key(mode)) > worth:
-                plan, worth, in_vain = found, better, 0
+            before, in_vain = opened, in_vain + 1
+            if found is None or check(self.problem, found):
+                continue
+            better = score(self.problem, found).key(mode)
+            if better > worth:
+                plan, worth, before, in_vain = found, better, None, 0
         return plan
 
-    def searched(self, plan: Assignment, wall_s: float) -> Assignment:
-        """Return what is found on the next nodes within so many seconds; the plan itself where that is nothing."""
-        part = _Part(self.problem, self._all, plan, self._opened(plan))
+    def searched(self, plan: Assignment, opened: Flags, first: int | None, wall_s: float) -> Assignment | None:
+        """Return a plan that may be better on open nodes, within so many seconds; None where none is found."""
         left = self.spent.deterministic_left_s
-        budget = dataclasses.replace(
-            self.spent.budget, wall_s=wall_s, deterministic_s=None if left is None else left * SHARE
-        )
+        deterministic_s = None if left is None else left * SHARE
+        budget = dataclasses.replace(self.spent.budget, wall_s=wall_s * SHARE, deterministic_s=deterministic_s)
         own = Spent(budget, self.spent.clock)
         try:
-            return part.solved(own)
+            return _Part(self.problem, self._all, plan, opened).solved(first, own)
         except SolverFailed:
-            return plan
+            return None
         finally:
             self.spent.deterministic_s += own.deterministic_s
 
-    def _opened(self, plan: Assignment) -> Flags:
-        """Draw the nodes that are open: shape (N,)."""
+    def opened(self, plan: Assignment) -> Flags:
+        """Draw the nodes that are open in the next search: shape (N,)."""
         left, small = left_over(self.problem, plan), self._with_small_jobs(plan)
-        drawn = self._some(np.flatnonzero(left), MOST_LEFT_OVER)
-        drawn += self._some(np.flatnonzero(small & ~left), MOST_OTHERS)
-        return np.isin(np.arange(len(left)), drawn)
+        opened = np.zeros(len(left), bool)
+        opened[self._some(left, MOST_LEFT_OVER)] = True
+        opened[self._some(small & ~left, MOST_OTHERS)] = True
+        return opened
 
-    def _some(self, nodes: Ints, most: int) -> list[int]:
-        found: list[int] = nodes.tolist()
-        return self._draw.sample(found, min(most, len(found)))
+    def _some(self, nodes: Flags, most: int) -> Ints:
+        """Draw some of these nodes, all where there are no more."""
+        found = np.flatnonzero(nodes)
+        return found if len(found) <= most else self._random.choice(found, most, replace=False)
 
     def _with_small_jobs(self, plan: Assignment) -> Flags:
-        """Return the nodes that take work and have a small job which may lie elsewhere: shape (N,)."""
+        """Return the nodes with a small job that may lie elsewhere: shape (N,)."""
         problem = self.problem
         small = int(problem.nodes.capacity.max(initial=0) * SMALL_PART)
-        able = self._all.stops | self._all.moves | plan.changed.keys()
+        able = self._all.stops | self._all.moves | self._all.resizes | plan.changed.keys()
         found = np.zeros(len(problem.nodes.capacity), bool)
         for j in able:
             for n, count in plan.after(problem.jobs[j]):
                 found[n] |= count <= small
-        return found & problem.nodes.taking
+        return found
 
 
 def left_over(problem: Problem, plan: Assignment) -> Flags:
@@ -130,20 +134,21 @@ class _Part:
                 self._starts.add(job.index)
                 self._narrow(job, ())
 
-    def solved(self, spent: Spent) -> Assignment:
-        """Return the best plan found.
+    def solved(self, first: int | None, spent: Spent) -> Assignment | None:
+        """Return a plan that has more in the stages from the first on; None where none is found.
 
         Raises:
             SolverFailed: what is kept does not go together.
         """
         problem = dataclasses.replace(self.problem, jobs=self.problem.jobs.replaced(self._narrowed))
-        scope = Scope(*(frozenset(part) for part in (self._starts, self._stops, self._moves, self._resizes)))
-        exact = ExactModel(problem, scope)
-        for j in self._kept:
+        starts, stops, moves, resizes = map(frozenset, (self._starts, self._stops, self._moves, self._resizes))
+        exact = ExactModel(problem, Scope(starts, stops, moves, resizes))
+        for j in sorted(self._kept):
             self._keep(exact, j)
         exact.hint(self.plan)
-        weighted = problem.profile.priority_mode is PriorityMode.WEIGHTED
-        return (exact.solve_weighted if weighted else exact.solve_strict)(self.plan, spent).assignment
+        if first is None:
+            return exact.solve_weighted(self.plan, spent).assignment
+        return exact.better(self.plan, first, spent)
 
     def _is_open(self, spread: Spread) -> bool:
         return all(self.opened[n] for n, _ in spread)

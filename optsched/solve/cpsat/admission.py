@@ -32,7 +32,7 @@ from optsched.solve.cpsat.relaxation import Relaxation
 from optsched.solve.cpsat.terms import Linear
 
 FAR = 16
-"""Of a concave sum over more jobs alike than this only some lines are told, the further the fewer: a hundred of 4,000."""
+"""Of a concave sum over more jobs alike than this only some lines are told, ever fewer: a hundred of 4,000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +197,7 @@ class Admission:
     def _best_first(self, count: IntVar, values: list[int]) -> Sum:
         """Return a sum that is at most the total of the `count` largest of `values`: it is concave in the count.
 
-        Each line through two neighbours lies above all others. Far out not all lines are told, so it may be a little more
-        there.
+        It lies below the line through any two neighbours. Far out some are not told: it may be a little more there.
         """
         result, ordered = Sum(), sorted(values, reverse=True)
         if ordered[0] == ordered[-1]:
