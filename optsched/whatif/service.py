@@ -88,7 +88,8 @@ def _rest(base: str, access: Access) -> Get:
             with opener.open(request, timeout=TIMEOUT_S) as answer:
                 text = answer.read()
         except urllib.error.HTTPError as error:
-            raise _refusal(error, url) from error
+            with error:
+                raise _refusal(error, url) from error
         except (UnicodeError, InvalidURL) as error:
             raise UsageError(f"--service: {url} cannot be asked: {error}; {_ALLOWED}") from error
         except (OSError, HTTPException) as error:
