@@ -25,7 +25,7 @@ MOST_LEFT_OVER, MOST_OTHERS = 24, 24
 SMALL_PART = 0.25
 """Others are nodes with a job of at most this part of the largest node: many places would do for it."""
 
-MOST_IN_VAIN = 8
+MOST_IN_VAIN = 20
 """After so many searches in a row that found nothing better no more are made."""
 
 SHARE = 0.5
