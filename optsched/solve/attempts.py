@@ -34,8 +34,11 @@ PLACE_S, MOST_PLACE_S = 0.65e-6, 3.0
 FIRST_PART = 0.7
 """The first one is begun if there is time for this part of it: better a plan that comes a little late than none."""
 
-LEAST_BOUNDS_SHARE, BOUNDS_SHARE, BOUNDS_S = 0.2, 0.78, 3.0
+LEAST_BOUNDS_SHARE, BOUNDS_SHARE, BOUNDS_S = 0.4, 0.78, 3.0
 """What is kept for bounds of the time left after admission: the second share up to so much, at least the first."""
+
+PARTS_SHARE = 0.5
+"""The share of the time until then in which a plan is searched in parts before another admission is placed."""
 
 BILL_SHARE = 0.3
 """The share of what another admission may take that its bill gets."""
@@ -119,7 +122,8 @@ class Attempts:
         weighted = self.problem.profile.priority_mode is PriorityMode.WEIGHTED
         first = None if self.goals.tie is None else self._first_missed()
         if self._parts is not None and (weighted or first is not None):
-            self._keep_better(self._parts.improve(self.best, first, self._until_s))
+            spare_s = max(0.0, self.spent.wall_left_s - self._until_s)
+            self._keep_better(self._parts.improve(self.best, first, self._until_s + (1 - PARTS_SHARE) * spare_s))
 
     def _decoded(self, solution: list[int]) -> Admitted:
         """Return what a solution of admission does."""

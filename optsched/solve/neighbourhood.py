@@ -7,6 +7,8 @@ nodes, those with GPUs left over and some whose jobs could as well lie elsewhere
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -16,14 +18,21 @@ from optsched.rounds.check import check
 from optsched.rounds.problem import Flags, Ints, Problem, RoundJob, Spread
 from optsched.rounds.score import score
 from optsched.solve.cpsat.decisions import Scope
+from optsched.solve.cpsat.symmetry import shape_key
 from optsched.solve.exact import ExactModel
 from optsched.solve.result import Spent
 
-MOST_LEFT_OVER, MOST_OTHERS = 24, 24
-"""How many nodes with GPUs left over are open at once, and how many others: all of it is solved in a second or two."""
+MOST_NODES, LEAST_NODES = 24, 3
+"""How many nodes with GPUs left over are open at once, and as many others ..."""
+
+MOST_VARIABLES = 10_000
+"""... but half as many, down to the least, after a model larger than this, which takes more than a second or two."""
 
 SMALL_PART = 0.25
 """Others are nodes with a job of at most this part of the largest node: many places would do for it."""
+
+MOST_ALIKE, MOST_WAITING = 2, 40
+"""How many of the waiting jobs alike may start there, and how many in all."""
 
 MOST_IN_VAIN = 20
 """After so many searches in a row that found nothing better no more are made."""
@@ -38,6 +47,7 @@ class Neighbourhoods:
     def __init__(self, problem: Problem, scope: Scope, spent: Spent) -> None:
         self.problem, self.spent, self._all = problem, spent, scope
         self._random = np.random.default_rng(spent.budget.seed)
+        self._most = MOST_NODES
 
     def improve(self, plan: Assignment, first: int | None, until_s: float) -> Assignment:
         """Return a plan that is at least as good, found while more than `until_s` seconds of the budget are left.
@@ -67,8 +77,12 @@ class Neighbourhoods:
         deterministic_s = None if left is None else left * SHARE
         budget = dataclasses.replace(self.spent.budget, wall_s=wall_s * SHARE, deterministic_s=deterministic_s)
         own = Spent(budget, self.spent.clock)
+        part = _Part(self.problem, self._all, plan, opened, self._waiting(plan, opened))
+        if part.variables > MOST_VARIABLES and self._most > LEAST_NODES:
+            self._most = max(LEAST_NODES, self._most // 2)
+            return None
         try:
-            return _Part(self.problem, self._all, plan, opened).solved(first, own)
+            return part.solved(first, own)
         except SolverFailed:
             return None
         finally:
@@ -78,14 +92,26 @@ class Neighbourhoods:
         """Draw the nodes that are open in the next search: shape (N,)."""
         left, small = left_over(self.problem, plan), self._with_small_jobs(plan)
         opened = np.zeros(len(left), bool)
-        opened[self._some(left, MOST_LEFT_OVER)] = True
-        opened[self._some(small & ~left, MOST_OTHERS)] = True
+        opened[self._some(np.flatnonzero(left), self._most)] = True
+        opened[self._some(np.flatnonzero(small & ~left), self._most)] = True
         return opened
 
-    def _some(self, nodes: Flags, most: int) -> Ints:
-        """Draw some of these nodes, all where there are no more."""
-        found = np.flatnonzero(nodes)
-        return found if len(found) <= most else self._random.choice(found, most, replace=False)
+    def _waiting(self, plan: Assignment, opened: Flags) -> list[int]:
+        """Draw some of the jobs that wait and could start on open nodes, of jobs alike the first ones."""
+        problem, room = self.problem, int(self.problem.nodes.capacity[opened].sum())
+        alike: Counter[object] = Counter()
+        found = []
+        for j in sorted(self._all.starts - plan.changed.keys()):
+            job = problem.jobs[j]
+            if job.minimum <= room and alike[shape := shape_key(problem, job)] < MOST_ALIKE:
+                alike[shape] += 1
+                found.append(j)
+        drawn: list[int] = self._some(np.array(found, int), MOST_WAITING).tolist()
+        return drawn
+
+    def _some(self, these: Ints, most: int) -> Ints:
+        """Draw some of these, all where there are no more."""
+        return these if len(these) <= most else self._random.choice(these, most, replace=False)
 
     def _with_small_jobs(self, plan: Assignment) -> Flags:
         """Return the nodes with a small job that may lie elsewhere: shape (N,)."""
@@ -115,7 +141,9 @@ def left_over(problem: Problem, plan: Assignment) -> Flags:
 class _Part:
     """The exact model of open nodes: who lies there alone does what is best, all others do what is planned."""
 
-    def __init__(self, problem: Problem, everything: Scope, plan: Assignment, opened: Flags) -> None:
+    def __init__(
+        self, problem: Problem, everything: Scope, plan: Assignment, opened: Flags, waiting: Sequence[int]
+    ) -> None:
         self.problem, self.plan, self.opened, self._all = problem, plan, opened, everything
         self._starts: set[int] = set()
         self._stops: set[int] = set()
@@ -123,16 +151,21 @@ class _Part:
         self._resizes: set[int] = set()
         self._kept: set[int] = set()
         self._narrowed: dict[int, RoundJob] = {}
-        room = int(problem.nodes.capacity[opened].sum())
-        for job in problem.jobs:
-            if job.index in plan.changed or job.index in plan.stopped:
-                self._reopen(job)
-            elif job.running:
-                if self._is_open(job.spread_now):
-                    self._open(job)
-            elif job.index in everything.starts and job.minimum <= room:
-                self._starts.add(job.index)
-                self._narrow(job, ())
+        self._open_of: dict[int, Flags] = {}
+        for j in plan.changed.keys() | plan.stopped:
+            self._reopen(problem.jobs[j])
+        for job in problem.running:
+            if job.index not in plan.changed and job.index not in plan.stopped and self._is_open(job.spread_now):
+                self._open(job)
+        for j in waiting:
+            self._starts.add(j)
+            self._narrow(problem.jobs[j], ())
+        self._exact = self._model()
+
+    @property
+    def variables(self) -> int:
+        """How many variables the model has."""
+        return len(self._exact.model.proto.variables)
 
     def solved(self, first: int | None, spent: Spent) -> Assignment | None:
         """Return a plan that has more in the stages from the first on; None where none is found.
@@ -140,15 +173,18 @@ class _Part:
         Raises:
             SolverFailed: what is kept does not go together.
         """
+        if first is None:
+            return self._exact.solve_weighted(self.plan, spent).assignment
+        return self._exact.better(self.plan, first, spent)
+
+    def _model(self) -> ExactModel:
         problem = dataclasses.replace(self.problem, jobs=self.problem.jobs.replaced(self._narrowed))
         starts, stops, moves, resizes = map(frozenset, (self._starts, self._stops, self._moves, self._resizes))
         exact = ExactModel(problem, Scope(starts, stops, moves, resizes))
         for j in sorted(self._kept):
             self._keep(exact, j)
         exact.hint(self.plan)
-        if first is None:
-            return exact.solve_weighted(self.plan, spent).assignment
-        return exact.better(self.plan, first, spent)
+        return exact
 
     def _is_open(self, spread: Spread) -> bool:
         return all(self.opened[n] for n, _ in spread)
@@ -177,8 +213,11 @@ class _Part:
 
     def _narrow(self, job: RoundJob, planned: Spread) -> None:
         """Let a job lie where it is planned, and on open nodes unless that is elsewhere."""
-        nodes = job.nodes & self.opened & self._is_open(planned)
-        nodes[[n for n, _ in planned]] = True
+        # Of jobs alike all have the same object: by that they are known as alike.
+        nodes = self._open_of.setdefault(id(job.nodes), job.nodes & self.opened)
+        if not self._is_open(planned):
+            nodes = np.zeros(len(nodes), bool)
+            nodes[[n for n, _ in planned]] = True
         self._narrowed[job.index] = dataclasses.replace(job, nodes=nodes)
 
     def _keep(self, exact: ExactModel, j: int) -> None:

@@ -59,8 +59,7 @@ def test_with_all_nodes_open_the_best_ranks_are_found(chunk, monkeypatch):
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_what_is_not_open_stays_as_planned(chunk, monkeypatch):
-    monkeypatch.setattr(neighbourhood, "MOST_LEFT_OVER", 2)
-    monkeypatch.setattr(neighbourhood, "MOST_OTHERS", 1)
+    monkeypatch.setattr(neighbourhood, "MOST_NODES", 2)
     changed = 0
     for seed in range(EACH * chunk, EACH * (chunk + 1)):
         problem = build_problem(small_round(seed))

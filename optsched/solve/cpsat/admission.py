@@ -31,8 +31,8 @@ from optsched.solve.cpsat.recorded import goal_of
 from optsched.solve.cpsat.relaxation import Relaxation
 from optsched.solve.cpsat.terms import Linear
 
-FAR = 16
-"""Of a concave sum over more jobs alike than this only some lines are told, ever fewer: a hundred of 4,000."""
+MANY, FAR = 250, 16
+"""Of a concave sum over more jobs alike than the first number the lines from the second job on are told ever fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ class Admission:
     def _best_first(self, count: IntVar, values: list[int]) -> Sum:
         """Return a sum that is at most the total of the `count` largest of `values`: it is concave in the count.
 
-        It lies below the line through any two neighbours. Far out some are not told: it may be a little more there.
+        It lies below the line through any two neighbours. Of many some are not told: it may be a little more there.
         """
         result, ordered = Sum(), sorted(values, reverse=True)
         if ordered[0] == ordered[-1]:
@@ -210,7 +210,7 @@ class Admission:
         for k, value in enumerate(ordered):
             if k == 0 or (value != ordered[k - 1] and k >= told):
                 self.model.add(total <= value * count + through[k] - value * k)
-                told = k + 1 + k // FAR
+                told = k + 1 + (k // FAR if len(ordered) > MANY else 0)
         return Sum(0, [total], [1], least, most)
 
     def decode(self, value: Callable[[Linear], int]) -> Admitted:
