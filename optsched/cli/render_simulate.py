@@ -55,7 +55,7 @@ ROWS: Sequence[tuple[str, Callable[[Result], str]]] = (
     ("wait, p99", lambda r: duration(_group(r, "all").wait_s.p99)),
     ("wait of 256+ GPUs, median", lambda r: _of_gangs(r, lambda each: each.wait_s.p50)),
     ("wait of 256+ GPUs, p99", lambda r: _of_gangs(r, lambda each: each.wait_s.p99)),
-    ("slowdown, p90", lambda r: number(round(_group(r, "all").slowdown.p90, 2))),
+    ("slowdown, p90", lambda r: _slowdowns(_group(r, "all"))[1]),
     ("share error", lambda r: percent(r.metrics.share_error)),
     ("fragmentation", lambda r: percent(r.metrics.fragmentation)),
     ("reservations kept", lambda r: f"{r.metrics.promises.kept} of {r.metrics.promises.made}"),
@@ -99,14 +99,20 @@ _WAITS = ("wait p50", "p90", "p99", "max", "slowdown p50", "p90")
 
 
 def _cells(each: Waits) -> list[str]:
-    wait, slow = each.wait_s, each.slowdown
+    wait = each.wait_s
     return [
         clean(each.name),
         number(each.jobs),
         number(each.never_started),
         *(_short(value) for value in (wait.p50, wait.p90, wait.p99, wait.max)),
-        *(f"{value:.2f}" if slow.count else "-" for value in (slow.p50, slow.p90)),
+        *_slowdowns(each),
     ]
+
+
+def _slowdowns(each: Waits) -> tuple[str, str]:
+    """Return the median and the p90; where no job completed there are none."""
+    slow = each.slowdown
+    return (f"{slow.p50:,.2f}", f"{slow.p90:,.2f}") if slow.count else ("-", "-")
 
 
 def _short(seconds: float) -> str:
