@@ -119,9 +119,8 @@ class Attempts:
 
     def _search_parts(self) -> None:
         """Search the best plan anew in parts, where it misses a rank."""
-        weighted = self.problem.profile.priority_mode is PriorityMode.WEIGHTED
-        first = None if self.goals.tie is None else self._first_missed()
-        if self._parts is not None and (weighted or first is not None):
+        first = None if self._parts is None or self.goals.tie is None else self._first_missed()
+        if self._parts is not None and first is not None:
             spare_s = max(0.0, self.spent.wall_left_s - self._until_s)
             self._keep_better(self._parts.improve(self.best, first, self._until_s + (1 - PARTS_SHARE) * spare_s))
 

@@ -54,7 +54,7 @@ class CoarseSolver:
         scope = full_scope(problem)
         admission = Admission(problem, scope)
         if problem.profile.priority_mode is PriorityMode.WEIGHTED:
-            return _weighted(problem, admission, scope, hint, spent)
+            return _weighted(problem, admission, hint, spent)
         placing = placing_s(problem, sum(not problem.jobs[j].running for j in hint.changed))
         share_s = max(spent.wall_left_s / 2, min(spent.wall_left_s * ADMISSION_SHARE, spent.wall_left_s - 2 * placing))
         share = dataclasses.replace(budget, wall_s=share_s)
@@ -152,7 +152,7 @@ def _bounded(problem: Problem, admission: Admission, goals: Goals, plan: Assignm
     )
 
 
-def _weighted(problem: Problem, admission: Admission, scope: Scope, hint: Assignment, spent: Spent) -> Result:
+def _weighted(problem: Problem, admission: Admission, hint: Assignment, spent: Spent) -> Result:
     """Solve the one sum of the weighted mode on admission, then place it."""
     share = dataclasses.replace(spent.budget, wall_s=spent.wall_left_s * ADMISSION_SHARE)
     stages = Stages(admission.model, Spent(share, spent.clock), lean=True)
@@ -163,8 +163,7 @@ def _weighted(problem: Problem, admission: Admission, scope: Scope, hint: Assign
     if bound is None:
         bound = admission.relaxation(facts=True).most(goal_of(goal))
     if stages.solution is not None:
-        parts = _parts(problem, scope, spent)
-        plan = Attempts(problem, admission, stages, Goals((), None, None), hint, spent, parts).run()
+        plan = Attempts(problem, admission, stages, Goals((), None, None), hint, spent).run()
     if len(problem.nodes.capacity) > EXACT_NODES or score(problem, plan).weighted == bound:
         return Result(plan, weighted_bound=bound, deterministic_s=spent.deterministic_s)
     exact = ExactSolver().solve(problem, plan, _rest(spent), spent.clock)

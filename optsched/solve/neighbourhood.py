@@ -49,10 +49,10 @@ class Neighbourhoods:
         self._random = np.random.default_rng(spent.budget.seed)
         self._most = MOST_NODES
 
-    def improve(self, plan: Assignment, first: int | None, until_s: float) -> Assignment:
+    def improve(self, plan: Assignment, first: int, until_s: float) -> Assignment:
         """Return a plan that is at least as good, found while more than `until_s` seconds of the budget are left.
 
-        `first` is the first stage in which there may be more to have; None in the weighted mode.
+        `first` is the first stage in which there may be more to have; ranks are strict.
         """
         mode, in_vain, longest_s = self.problem.profile.priority_mode, 0, 0.0
         worth = score(self.problem, plan).key(mode)
@@ -71,7 +71,7 @@ class Neighbourhoods:
                 plan, worth, before, in_vain = found, better, None, 0
         return plan
 
-    def searched(self, plan: Assignment, opened: Flags, first: int | None, wall_s: float) -> Assignment | None:
+    def searched(self, plan: Assignment, opened: Flags, first: int, wall_s: float) -> Assignment | None:
         """Return a plan that may be better on open nodes, within so many seconds; None where none is found."""
         left = self.spent.deterministic_left_s
         deterministic_s = None if left is None else left * SHARE
@@ -167,14 +167,12 @@ class _Part:
         """How many variables the model has."""
         return len(self._exact.model.proto.variables)
 
-    def solved(self, first: int | None, spent: Spent) -> Assignment | None:
+    def solved(self, first: int, spent: Spent) -> Assignment | None:
         """Return a plan that has more in the stages from the first on; None where none is found.
 
         Raises:
             SolverFailed: what is kept does not go together.
         """
-        if first is None:
-            return self._exact.solve_weighted(self.plan, spent).assignment
         return self._exact.better(self.plan, first, spent)
 
     def _model(self) -> ExactModel:
