@@ -37,6 +37,9 @@ MOST_ALIKE, MOST_WAITING = 2, 40
 MOST_IN_VAIN = 20
 """After so many searches in a row that found nothing better no more are made."""
 
+CHANGE_S = 2.5e-3
+"""About how long the first search takes for each change of the plan, in seconds: none is begun without."""
+
 SHARE = 0.5
 """The share of what is left of the time, and of the deterministic budget, that one search may use."""
 
@@ -54,7 +57,8 @@ class Neighbourhoods:
 
         `first` is the first stage in which there may be more to have; ranks are strict.
         """
-        mode, in_vain, longest_s = self.problem.profile.priority_mode, 0, 0.0
+        mode, in_vain = self.problem.profile.priority_mode, 0
+        longest_s = CHANGE_S * len(plan.changed.keys() | plan.stopped)
         worth = score(self.problem, plan).key(mode)
         before: Flags | None = None
         while in_vain < MOST_IN_VAIN and not self.spent.exhausted:
