@@ -36,6 +36,8 @@ STYLE = (
     ".cards{display:grid;gap:14px;grid-template-columns:repeat(auto-fit,minmax(min(100%,340px),1fr))}"
     ".two{grid-template-columns:repeat(auto-fit,minmax(min(100%,460px),1fr))}"
     "figure{margin:0;padding:8px;background:var(--card);border:1px solid var(--line);border-radius:8px;min-width:0}"
+    # Alone in its row a plot would have letters as large as headings.
+    ".cards>figure:only-child{max-width:720px}"
     "figcaption{font-weight:600;margin-bottom:4px;overflow-wrap:anywhere}"
     ".one{max-width:560px;padding:8px;background:var(--card);border:1px solid var(--line);border-radius:8px}"
     "svg{display:block;width:100%;height:auto;font-size:10px}svg text{fill:var(--ink)}"

@@ -10,6 +10,7 @@ from optsched.sim.results import Result, Waits
 
 LABEL = 74
 ROW, GAP, HEAD, FOOT = 11, 9, 6, 20
+TWO_LINES = 28
 LOW_S = 10.0
 TICKS = (
     (60.0, "1 min"),
@@ -27,7 +28,9 @@ def waits(results: Sequence[Result], names: Sequence[str]) -> str:
     found = [{entry.name: entry for entry in result.metrics.waits} for result in results]
     longest = max((entry.wait_s.max for table in found for entry in table.values()), default=0.0)
     x = Scale(LOW_S, max(longest, 3600.0) * 1.1, LABEL, WIDTH - RIGHT, log=True)
-    height = HEAD + len(groups) * (len(results) * ROW + GAP) + FOOT
+    # A name and the number of jobs under it need their room where there are few rows.
+    step = max(TWO_LINES, len(results) * ROW + GAP)
+    height = HEAD + len(groups) * step + FOOT
     parts = []
     shown = -1000.0
     for at_s, name in TICKS:
@@ -43,7 +46,7 @@ def waits(results: Sequence[Result], names: Sequence[str]) -> str:
         for index, table in enumerate(found):
             if group in table:
                 parts += _row(x, y + index * ROW + ROW / 2, table[group], f"p{index % 8}", names[index])
-        y += len(results) * ROW + GAP
+        y += step
     return svg(height, "waits by size of job, for every policy", parts)
 
 
