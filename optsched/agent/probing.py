@@ -29,6 +29,10 @@ def command_of(setting: str) -> list[str]:
     return shlex.split(setting)
 
 
+PIPE_S = 1.0
+"""How long the pipe of a killed probe is waited for, in seconds."""
+
+
 async def probe(command: Sequence[str], gpus: Sequence[int], limit_s: float) -> tuple[bool, str]:
     """Run a probe on some GPUs; return whether it passed, and why not, or what it found."""
     if not command:
@@ -56,6 +60,11 @@ async def probe(command: Sequence[str], gpus: Sequence[int], limit_s: float) -> 
             os.killpg(process.pid, signal.SIGKILL)
         if process.returncode is None:
             await process.wait()
+        # Its pipe ends with it, unless somebody who left its group holds it: only then asyncio is done with it.
+        if process.stdout is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PIPE_S):
+                    await process.stdout.read()
     last = output.decode(errors="replace").strip().rpartition("\n")[2][:500]
     if process.returncode == 0:
         return True, last
