@@ -32,7 +32,7 @@ from optsched.solve.cpsat.relaxation import Relaxation
 from optsched.solve.cpsat.terms import Linear
 
 MANY, FAR = 250, 16
-"""Of a concave sum over more jobs alike than the first number, lines from the second job on are told ever more seldom."""
+"""Of a concave sum over more jobs alike than the first number few lines are told from the second job on."""
 
 
 @dataclass(frozen=True, slots=True)
